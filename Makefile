@@ -1,0 +1,34 @@
+# Every target makes .venv at the project's root if it is missing and installs what it needs from constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
+
+.PHONY: demo test check bench format clean
+
+demo: .venv/.demo
+	$(BIN)/paredown demo
+
+test: check
+	$(BIN)/python -m pytest
+
+check: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --warnings
+
+bench: .venv/.bench
+	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.%: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) '.[$*]'
+	touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,41 @@
+"""Pare a training set down to the examples worth training on.
+
+The whole system of *Beyond neural scaling laws: beating power law scaling via data pruning* as software. Everything
+public is reachable from here; each name is imported when first used, so that `import paredown` stays fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paredown import perceptron as perceptron
+    from paredown import theory as theory
+    from paredown.errors import PareError as PareError
+
+__version__ = "0.1.0"
+
+# Public name -> the module it lives in; a name that is its own home is a subpackage.
+_HOMES = {
+    "PareError": "errors",
+    "perceptron": "perceptron",
+    "theory": "theory",
+}
+
+__all__ = ["__version__", *_HOMES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name the first time it is asked for (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'paredown' has no attribute {name!r}")
+    module = import_module(f"paredown.{home}")
+    value = module if home == name else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -17,7 +17,9 @@ T = TypeVar("T")
 class Track(Protocol):
     """Yield the items of an iterable unchanged while reporting progress under a label."""
 
-    def __call__(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]: ...
+    def __call__(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+        """Yield every item of `items`; `total` is their number where it is known."""
+        ...
 
 
 def silent(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:

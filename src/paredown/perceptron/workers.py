@@ -1,0 +1,130 @@
+"""Draws on several cores.
+
+Workers are plain child processes that read one line of JSON and answer with one line per draw. Unlike the pools of the
+standard library they neither fork a process that has threads nor import the caller's script again, so a script needs no
+`if __name__ == "__main__"`. JSON keeps every bit of a float.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from queue import SimpleQueue
+from threading import Thread
+from time import perf_counter
+from typing import IO, Any
+
+from threadpoolctl import threadpool_limits
+
+from paredown.errors import PareError
+from paredown.perceptron.draw import Draw, Setting, run_draw
+from paredown.progress import Track
+
+__all__ = ["run_draws"]
+
+SHORT_JOB_SECONDS = 2.0  # starting workers takes about half a second
+
+
+def run_draws(setting: Setting, seed: int, draws: int, *, workers: int | None, track: Track) -> tuple[Draw, ...]:
+    """Run draws 0 to `draws` - 1; the results are the same, bit for bit, for any number of workers."""
+    numbered = _choose_how(setting, seed, draws, workers)
+    results = dict(track(numbered, "draws", draws))
+    return tuple(results[index] for index in range(draws))
+
+
+def _choose_how(setting: Setting, seed: int, draws: int, workers: int | None) -> Iterator[tuple[int, Draw]]:
+    """Yield numbered draws as they finish. Without a given number of workers the first draw tells if any are worth it."""
+    todo = range(draws)
+    if workers is None:
+        start = perf_counter()
+        yield from _run_here(setting, seed, todo[:1])
+        todo = todo[1:]
+        short = (perf_counter() - start) * len(todo) < SHORT_JOB_SECONDS
+        workers = 1 if short else _available_cores()
+    workers = min(workers, len(todo))
+    yield from _run_here(setting, seed, todo) if workers <= 1 else _run_in_processes(setting, seed, todo, workers)
+
+
+def _available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """Draws share the cores, not matrix products; and the order of summation must not depend on the machine's load."""
+    return threadpool_limits(1, user_api="blas")
+
+
+def _run_here(setting: Setting, seed: int, indices: Iterable[int]) -> Iterator[tuple[int, Draw]]:
+    for index in indices:
+        with _one_blas_thread():  # per draw, because the caller may compute between two of them
+            draw = run_draw(setting, seed, index)
+        yield index, draw
+
+
+def _run_in_processes(setting: Setting, seed: int, indices: range, workers: int) -> Iterator[tuple[int, Draw]]:
+    answers: SimpleQueue[str] = SimpleQueue()
+    processes = [_start_worker(setting, seed, indices[first::workers]) for first in range(workers)]
+    try:
+        for process in processes:
+            Thread(target=_forward, args=(process.stdout, answers), daemon=True).start()
+        for _ in indices:
+            answer = json.loads(answers.get())
+            if "error" in answer:
+                raise PareError(answer["error"])
+            if "ended" in answer:
+                raise RuntimeError("a simulation worker ended before its draws were done; its stderr says why")
+            yield answer["index"], Draw(*answer["draw"])
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.close()
+            process.stdout.close()
+
+
+def _start_worker(setting: Setting, seed: int, indices: range) -> subprocess.Popen[str]:
+    job = {"setting": asdict(setting), "seed": seed, "indices": list(indices)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(job) + "\n")
+    process.stdin.flush()
+    return process
+
+
+def _forward(lines: IO[str], answers: SimpleQueue[str]) -> None:
+    try:
+        for line in lines:
+            answers.put(line)
+    except ValueError:
+        pass  # closed by the caller, which no longer listens
+    answers.put('{"ended": true}')
+
+
+def _work(request: str) -> Iterator[dict[str, Any]]:
+    """The worker's side: answer the draws of one request."""
+    job = json.loads(request)
+    window = job["setting"]["window"]
+    setting = Setting(**{**job["setting"], "window": None if window is None else tuple(window)})
+    try:
+        for index, draw in _run_here(setting, job["seed"], job["indices"]):
+            yield {"index": index, "draw": draw}
+    except PareError as error:
+        yield {"error": str(error)}
+
+
+if __name__ == "__main__":
+    for reply in _work(sys.stdin.readline()):
+        print(json.dumps(reply), flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ class SolveTimes:
     slope: float
     intercept: float
     r_squared: float
-    simulations: tuple[Simulation, ...]
+    simulations: tuple[Simulation, ...] = field(repr=False)
 
 
 def solve_times(

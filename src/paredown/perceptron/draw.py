@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from paredown.errors import PareError, unknown_name
 from paredown.perceptron.solver import max_margin_signed
@@ -24,7 +24,7 @@ HARDNESSES = ("field", "margin")
 
 
 class Draw(NamedTuple):
-    """What one draw measured. With w the student, T the teacher and J the probe, all of unit length:"""
+    """What one draw measured, with w the student, T the teacher and J the probe, all of unit length."""
 
     test_error: float  # arccos(R) / pi, exactly: the inputs are isotropic
     R: float  # w.T
@@ -83,8 +83,8 @@ class Setting:
             )
         if self.window is not None and not math.isclose(_mass(*self.window), self.keep_fraction, abs_tol=1e-6):
             raise PareError(
-                f"window {self.window} holds a fraction {_mass(*self.window):.6g} of all examples, but keep_fraction is "
-                f"{self.keep_fraction}. Leave keep_fraction out, or change the window."
+                f"window {self.window} holds a fraction {_mass(*self.window):.6g} of all examples, but keep_fraction "
+                f"is {self.keep_fraction}. Leave keep_fraction out, or change the window."
             )
         if self.n_kept < 1:
             raise PareError(
@@ -105,14 +105,13 @@ class Setting:
 
 def window_mass(window: tuple[float, float]) -> float:
     """The fraction of examples with a < |z| < b for a standard normal z, after checking the window."""
-    a, b = window
-    if not 0 <= a < b:
+    if len(window) != 2 or not 0 <= window[0] < window[1]:
         raise PareError(f"window must be (a, b) with 0 <= a < b, in units of |z|, got {window}.")
-    return _mass(a, b)
+    return _mass(*window)
 
 
 def _mass(a: float, b: float) -> float:
-    return float(2 * (norm.sf(a) - norm.sf(b)))
+    return float(2 * (ndtr(-a) - ndtr(-b)))
 
 
 def run_draw(setting: Setting, seed: int, index: int) -> Draw:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dposv, dpotrf, dpotrs
+from scipy.linalg import get_lapack_funcs
 
 __all__ = ["minimise_augmented_lagrangian", "solve_active"]
 
@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 
 MAX_NEWTON_STEPS = 200  # far above the 5 to 30 that are needed; a guard against cycling by rounding
 REFINEMENTS = 2
+
+_factor, _solve_factored, _solve = get_lapack_funcs(("potrf", "potrs", "posv"), dtype=np.float64)
 
 
 def minimise_augmented_lagrangian(rows: Array, lam: Array, w: Array, sigma: float) -> tuple[Array, Array, int]:
@@ -53,9 +55,9 @@ def _ridge_solution(rows: Array, target: Array, ridge: float) -> Array:
     gram.flat[:: len(gram) + 1] += ridge
     right = target if wide else target @ rows
     # Both Gram matrices are symmetric, so their transposes are themselves in the order LAPACK wants.
-    _, solution, info = dposv(gram.T, right, overwrite_a=True)
+    _, solution, info = _solve(gram.T, right, overwrite_a=True)
     if info != 0:  # the ridge is lost in rounding: rows repeat and sigma is very large
-        return np.linalg.lstsq(rows, target, rcond=None)[0]
+        return np.linalg.lstsq(rows, target, rcond=None)[0].astype(np.float64)
     return solution @ rows if wide else solution
 
 
@@ -81,14 +83,14 @@ def solve_active(rows: Array) -> tuple[Array, Array] | None:
     count, n_features = rows.shape
     if count == 0 or count > n_features:
         return None
-    factor, info = dpotrf((rows @ rows.T).T, lower=True, overwrite_a=True)
+    factor, info = _factor((rows @ rows.T).T, lower=True, overwrite_a=True)
     if info != 0:
         return None
     w, lam = np.zeros(n_features), np.zeros(count)
     # The Gram matrix squares the condition number of the rows. Solving again for what is left of the target wins the
     # lost digits back, provided that w is summed up by itself: multipliers are large where w is small.
     for _ in range(1 + REFINEMENTS):
-        correction, _ = dpotrs(factor, 1 - rows @ w, lower=True)
+        correction, _ = _solve_factored(factor, 1 - rows @ w, lower=True)
         lam += correction
         w += correction @ rows
     return w, lam

@@ -59,7 +59,7 @@ class Simulation:
 
     @property
     def kappa(self) -> float:
-        """Mean margin of the unit-length student, the theory's kappa: there |J| = sqrt(N) and margins are J.x / sqrt(N)."""
+        """Mean margin of the unit-length student: the theory's kappa, where |J|^2 = N and margins are J.x / sqrt(N)."""
         return self.mean("kappa")
 
     @property
@@ -74,8 +74,8 @@ class Simulation:
 
 
 def simulate(
-    *,
     alpha_prune: float,
+    *,
     keep_fraction: float | None = None,
     theta: float | None = None,
     strategy: str = "hard",

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import nnls
 
 from paredown.errors import PareError
 from paredown.perceptron.newton import minimise_augmented_lagrangian, solve_active
@@ -178,24 +177,27 @@ def _first_guess(signed: Array) -> Array:
 def _failure(signed: Array, bracket: _Bracket) -> PareError:
     """What to tell the user when no separating plane was found, or none to the promised precision."""
     rows = np.flatnonzero(bracket.multipliers)
-    if bracket.margin > 0:
+    if bracket.margin > 0 or bracket.bound > ZERO:
         return PareError(
-            f"the margin could only be enclosed between {bracket.margin:.3g} and {bracket.bound:.3g} times the examples' "
-            f"root-mean-square length, a relative gap of {bracket.gap:.1e} (at most {ACCEPTED_GAP:.0e} is promised): the "
-            "examples are separated by too little for double precision. Look for near-contradictory or badly scaled rows."
+            f"the margin could only be enclosed between {bracket.margin:.3g} and {bracket.bound:.3g} times the "
+            f"examples' root-mean-square length, a relative gap of {bracket.gap:.1e} (at most {ACCEPTED_GAP:.0e} is "
+            "promised): they are separated by too little for double precision. Look for nearly contradictory or badly "
+            "scaled rows."
         )
     combination, length = _shortest_combination(signed[rows])
     heaviest = rows[np.argsort(-combination)][:5]
     return PareError(
         "the examples are not separable by a plane through the origin: a convex combination of "
-        f"{np.count_nonzero(combination)} of the signed examples y_i x_i has length {length:.1e} relative to theirs, so "
-        f"no w has a margin above that (heaviest rows: {', '.join(map(str, heaviest))}). Remove contradictory examples, "
-        "or append a constant feature to x if a bias is meant."
+        f"{np.count_nonzero(combination)} of the signed examples y_i x_i has length {length:.1e} relative to theirs, "
+        f"so no w has a margin above that (heaviest rows: {', '.join(map(str, heaviest))}). Remove contradictory "
+        "examples, or append a constant feature to x if a bias is meant."
     )
 
 
 def _shortest_combination(rows: Array) -> tuple[Array, float]:
     """The convex combination of `rows` nearest the origin and its length, by nonnegative least squares."""
+    from scipy.optimize import nnls  # slow to import, and needed only on the way to an error
+
     system = np.vstack([rows.T, np.ones(len(rows))])
     target = np.zeros(len(system))
     target[-1] = 1
@@ -213,20 +215,21 @@ def _signed_examples(x: ArrayLike, y: ArrayLike) -> Array:
         )
     if 0 in examples.shape:
         raise PareError(f"x must have at least one example and one feature, got shape {examples.shape}.")
-    finite = np.isfinite(examples).all(axis=1)
-    if not finite.all():
-        row = int(np.argmin(finite))
+    broken = np.flatnonzero(~np.isfinite(examples).all(axis=1))
+    if len(broken):
         raise PareError(
-            f"x must be finite; row {row} has NaN or infinity ({np.count_nonzero(~finite)} such rows of {len(finite)}). "
-            "Remove or mend them."
+            f"x must be finite; {len(broken)} of its {len(examples)} rows hold NaN or infinity, the first is row "
+            f"{broken[0]}. Remove or mend them."
         )
-    wrong = np.abs(labels) != 1
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise PareError(f"labels must be -1 or +1, got {labels[row]:g} in row {row}. For labels 0 and 1 pass 2 * y - 1.")
+    wrong = np.flatnonzero(np.abs(labels) != 1)
+    if len(wrong):
+        raise PareError(
+            f"labels must be -1 or +1, got {labels[wrong[0]]:g} in row {wrong[0]}. For labels 0 and 1 pass 2 * y - 1."
+        )
     if np.all(labels == labels[0]):
         raise PareError(
-            f"y holds a single class: all {len(labels)} labels are {labels[0]:+g}. A separating plane needs both -1 and +1."
+            f"y holds a single class: all {len(labels)} labels are {labels[0]:+g}. A separating plane needs both -1 "
+            "and +1; if one class is meant, append a mirrored example (-x, -y), which changes no margin."
         )
     return labels[:, None] * examples
 

@@ -14,12 +14,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from functools import cache
 from queue import SimpleQueue
 from threading import Thread
 from time import perf_counter
 from typing import IO, Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from paredown.errors import PareError
 from paredown.perceptron.draw import Draw, Setting, run_draw
@@ -38,7 +39,7 @@ def run_draws(setting: Setting, seed: int, draws: int, *, workers: int | None, t
 
 
 def _choose_how(setting: Setting, seed: int, draws: int, workers: int | None) -> Iterator[tuple[int, Draw]]:
-    """Yield numbered draws as they finish. Without a given number of workers the first draw tells if any are worth it."""
+    """Yield numbered draws as they finish; unless `workers` is given, the first draw tells if any are worth it."""
     todo = range(draws)
     if workers is None:
         start = perf_counter()
@@ -56,7 +57,12 @@ def _available_cores() -> int:
 
 def _one_blas_thread() -> AbstractContextManager[Any]:
     """Draws share the cores, not matrix products; and the order of summation must not depend on the machine's load."""
-    return threadpool_limits(1, user_api="blas")
+    return _blas_libraries().limit(limits=1, user_api="blas")
+
+
+@cache
+def _blas_libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through every loaded library, so once is enough
 
 
 def _run_here(setting: Setting, seed: int, indices: Iterable[int]) -> Iterator[tuple[int, Draw]]:
@@ -72,13 +78,18 @@ def _run_in_processes(setting: Setting, seed: int, indices: range, workers: int)
     try:
         for process in processes:
             Thread(target=_forward, args=(process.stdout, answers), daemon=True).start()
-        for _ in indices:
+        missing, running = len(indices), workers
+        while missing:
             answer = json.loads(answers.get())
             if "error" in answer:
                 raise PareError(answer["error"])
-            if "ended" in answer:
-                raise RuntimeError("a simulation worker ended before its draws were done; its stderr says why")
-            yield answer["index"], Draw(*answer["draw"])
+            if "draw" in answer:
+                missing -= 1
+                yield answer["index"], Draw(*answer["draw"])
+            else:
+                running -= 1
+                if running == 0 and missing:
+                    raise RuntimeError(f"the workers ended with {missing} draws undone; their stderr says why")
     finally:
         for process in processes:
             process.kill()
@@ -92,7 +103,7 @@ def _run_in_processes(setting: Setting, seed: int, indices: range, workers: int)
 def _start_worker(setting: Setting, seed: int, indices: range) -> subprocess.Popen[str]:
     job = {"setting": asdict(setting), "seed": seed, "indices": list(indices)}
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__],
+        [sys.executable, "-c", f"import {__name__} as workers; workers.answer_one_request()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -113,18 +124,13 @@ def _forward(lines: IO[str], answers: SimpleQueue[str]) -> None:
     answers.put('{"ended": true}')
 
 
-def _work(request: str) -> Iterator[dict[str, Any]]:
-    """The worker's side: answer the draws of one request."""
-    job = json.loads(request)
+def answer_one_request() -> None:
+    """The worker's side: read one request from stdin, answer each of its draws on stdout."""
+    job = json.loads(sys.stdin.readline())
     window = job["setting"]["window"]
     setting = Setting(**{**job["setting"], "window": None if window is None else tuple(window)})
     try:
         for index, draw in _run_here(setting, job["seed"], job["indices"]):
-            yield {"index": index, "draw": draw}
+            print(json.dumps({"index": index, "draw": draw}), flush=True)
     except PareError as error:
-        yield {"error": str(error)}
-
-
-if __name__ == "__main__":
-    for reply in _work(sys.stdin.readline()):
-        print(json.dumps(reply), flush=True)
+        print(json.dumps({"error": str(error)}), flush=True)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from paredown.errors import PareError, unknown_name
 from paredown.perceptron.solver import max_margin_signed
@@ -111,7 +110,7 @@ def window_mass(window: tuple[float, float]) -> float:
 
 
 def _mass(a: float, b: float) -> float:
-    return float(2 * (ndtr(-a) - ndtr(-b)))
+    return math.erfc(a / math.sqrt(2)) - math.erfc(b / math.sqrt(2))
 
 
 def run_draw(setting: Setting, seed: int, index: int) -> Draw:

@@ -119,9 +119,9 @@ def _sentence(simulation: Simulation, theory: float | None) -> str:
     spread = f" ± {simulation.stderr:.1g} (standard error over {count} draws)" if count > 1 else " (one draw)"
     blind = setting.keep_fraction == 1 or setting.strategy == "random"
     ranked = "" if blind else f", ranked by a probe {simulation.theta:.3g} degrees off the teacher"
+    kept = f"{_STRATEGY_WORDS[setting.strategy]} {setting.n_kept} of {setting.n_total}"
     lines = [
-        f"Test error {simulation.test_error:.5f}{spread}, keeping {_STRATEGY_WORDS[setting.strategy]} {setting.n_kept} of "
-        f"{setting.n_total} examples in {setting.n_features} dimensions{ranked}; "
+        f"Test error {simulation.test_error:.5f}{spread}, keeping {kept} examples in {setting.n_features} dimensions{ranked}; "
         f"overlap R = {simulation.R:.5f}, margin kappa = {simulation.kappa:.5f}."
     ]
     z = _z_score(simulation, theory)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError, unknown_name
 from paredown.perceptron.solver import max_margin_signed
+from paredown.perceptron.threads import one_blas_thread
 
 __all__ = ["Draw", "Setting", "run_draw"]
 
@@ -116,21 +117,22 @@ def _mass(a: float, b: float) -> float:
 def run_draw(setting: Setting, seed: int, index: int) -> Draw:
     """Run draw number `index`; the result depends on nothing but the three arguments."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index,)))
-    teacher = _unit(rng.standard_normal(setting.n_features))
-    prune = _with_trained_probe if setting.probe == "trained" else _with_probe_at_angle
-    probe, signed = prune(setting, teacher, rng)
-    start = perf_counter()
-    student = max_margin_signed(signed)
-    seconds = perf_counter() - start
-    return Draw(
-        test_error=_angle(student.weights, teacher) / math.pi,
-        R=float(student.weights @ teacher),
-        rho=float(student.weights @ probe),
-        kappa=student.margin,
-        theta=math.degrees(_angle(probe, teacher)),
-        n_support=student.n_support,
-        seconds=seconds,
-    )
+    with one_blas_thread():
+        teacher = _unit(rng.standard_normal(setting.n_features))
+        prune = _with_trained_probe if setting.probe == "trained" else _with_probe_at_angle
+        probe, signed = prune(setting, teacher, rng)
+        start = perf_counter()
+        student = max_margin_signed(signed)
+        seconds = perf_counter() - start
+        return Draw(
+            test_error=_angle(student.weights, teacher) / math.pi,
+            R=float(student.weights @ teacher),
+            rho=float(student.weights @ probe),
+            kappa=student.margin,
+            theta=math.degrees(_angle(probe, teacher)),
+            n_support=student.n_support,
+            seconds=seconds,
+        )
 
 
 def _with_probe_at_angle(setting: Setting, teacher: Array, rng: np.random.Generator) -> tuple[Array, Array]:

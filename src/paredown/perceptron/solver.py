@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
 from paredown.perceptron.newton import minimise_augmented_lagrangian, solve_active
+from paredown.perceptron.threads import one_blas_thread
 
 __all__ = ["MaxMargin", "max_margin", "max_margin_signed"]
 
@@ -61,7 +62,8 @@ def max_margin(x: ArrayLike, y: ArrayLike) -> MaxMargin:
     Raises:
         PareError: bad shapes or values, a single class, or examples that no plane through the origin separates.
     """
-    return max_margin_signed(_signed_examples(x, y))
+    with one_blas_thread():
+        return max_margin_signed(_signed_examples(x, y))
 
 
 def max_margin_signed(signed: Array) -> MaxMargin:
@@ -176,7 +178,6 @@ def _first_guess(signed: Array) -> Array:
 
 def _failure(signed: Array, bracket: _Bracket) -> PareError:
     """What to tell the user when no separating plane was found, or none to the promised precision."""
-    rows = np.flatnonzero(bracket.multipliers)
     if bracket.margin > 0 or bracket.bound > ZERO:
         return PareError(
             f"the margin could only be enclosed between {bracket.margin:.3g} and {bracket.bound:.3g} times the "
@@ -184,26 +185,32 @@ def _failure(signed: Array, bracket: _Bracket) -> PareError:
             "promised): they are separated by too little for double precision. Look for nearly contradictory or badly "
             "scaled rows."
         )
-    combination, length = _shortest_combination(signed[rows])
-    heaviest = rows[np.argsort(-combination)][:5]
+    combination = _sparsest_combination(signed, bracket.multipliers)
+    rows = np.flatnonzero(combination)
+    heaviest = rows[np.argsort(-combination[rows], kind="stable")][:5]
     return PareError(
-        "the examples are not separable by a plane through the origin: a convex combination of "
-        f"{np.count_nonzero(combination)} of the signed examples y_i x_i has length {length:.1e} relative to theirs, "
-        f"so no w has a margin above that (heaviest rows: {', '.join(map(str, heaviest))}). Remove contradictory "
-        "examples, or append a constant feature to x if a bias is meant."
+        f"the examples are not separable by a plane through the origin: a convex combination of {len(rows)} of the "
+        f"signed examples y_i x_i has length {np.linalg.norm(combination @ signed):.1e} relative to theirs, so no w "
+        f"has a margin above that (heaviest rows: {', '.join(map(str, heaviest))}). Remove contradictory examples, or "
+        "append a constant feature to x if a bias is meant."
     )
 
 
-def _shortest_combination(rows: Array) -> tuple[Array, float]:
-    """The convex combination of `rows` nearest the origin and its length, by nonnegative least squares."""
+def _sparsest_combination(signed: Array, multipliers: Array) -> Array:
+    """Sharpen a convex combination near the origin, by nonnegative least squares on its own rows."""
     from scipy.optimize import nnls  # slow to import, and needed only on the way to an error
 
-    system = np.vstack([rows.T, np.ones(len(rows))])
-    target = np.zeros(len(system))
-    target[-1] = 1
-    solution, _ = nnls(system, target, maxiter=30 * len(rows))
-    convex = solution / solution.sum()
-    return convex, float(np.linalg.norm(convex @ rows))
+    rows = np.flatnonzero(multipliers)
+    system = np.vstack([signed[rows].T, np.ones(len(rows))])
+    target = np.append(np.zeros(signed.shape[1]), 1.0)
+    try:
+        solution, _ = nnls(system, target, maxiter=30 * len(rows))
+    except RuntimeError:  # out of iterations: the combination we have is evidence enough
+        return multipliers
+    solution[solution < 1e-9 * solution.max()] = 0
+    sharper = np.zeros(len(signed))
+    sharper[rows] = solution / solution.sum()
+    return sharper
 
 
 def _signed_examples(x: ArrayLike, y: ArrayLike) -> Array:

@@ -12,15 +12,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import asdict
-from functools import cache
 from queue import SimpleQueue
 from threading import Thread
 from time import perf_counter
-from typing import IO, Any
-
-from threadpoolctl import ThreadpoolController
+from typing import IO
 
 from paredown.errors import PareError
 from paredown.perceptron.draw import Draw, Setting, run_draw
@@ -55,21 +51,9 @@ def _available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Draws share the cores, not matrix products; and the order of summation must not depend on the machine's load."""
-    return _blas_libraries().limit(limits=1, user_api="blas")
-
-
-@cache
-def _blas_libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # looks through every loaded library, so once is enough
-
-
 def _run_here(setting: Setting, seed: int, indices: Iterable[int]) -> Iterator[tuple[int, Draw]]:
     for index in indices:
-        with _one_blas_thread():  # per draw, because the caller may compute between two of them
-            draw = run_draw(setting, seed, index)
-        yield index, draw
+        yield index, run_draw(setting, seed, index)
 
 
 def _run_in_processes(setting: Setting, seed: int, indices: range, workers: int) -> Iterator[tuple[int, Draw]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -166,16 +168,29 @@ def test_progress_counts_every_draw():
     assert seen == [("draws", 3)] * 3
 
 
-def test_stopping_early_leaves_no_worker_behind():
-    """A caller's error inside `track` ends the children."""
+def test_stopping_early_leaves_no_worker_behind(monkeypatch):
+    started = []
 
-    def fail(items, label, total=None):
-        next(iter(items))
+    class Recorded(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            started.append(self)
+
+    def interrupt(items, label, total=None):
+        yield next(iter(items))
         raise KeyboardInterrupt
-        yield
 
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
     with pytest.raises(KeyboardInterrupt):
-        simulate(1, n_features=10, draws=4, workers=2, track=fail)
+        simulate(1, n_features=10, draws=4, workers=2, track=interrupt)
+    assert len(started) == 2
+    assert all(process.poll() is not None for process in started)
+
+
+def test_a_worker_that_dies_is_reported(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "false")
+    with pytest.raises(RuntimeError, match="the workers ended with 4 draws undone"):
+        simulate(1, n_features=10, draws=4, workers=2)
 
 
 def test_solve_times_regress_seconds_on_alpha():

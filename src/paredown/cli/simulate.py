@@ -121,8 +121,8 @@ def _sentence(simulation: Simulation, theory: float | None) -> str:
     ranked = "" if blind else f", ranked by a probe {simulation.theta:.3g} degrees off the teacher"
     kept = f"{_STRATEGY_WORDS[setting.strategy]} {setting.n_kept} of {setting.n_total}"
     lines = [
-        f"Test error {simulation.test_error:.5f}{spread}, keeping {kept} examples in {setting.n_features} dimensions{ranked}; "
-        f"overlap R = {simulation.R:.5f}, margin kappa = {simulation.kappa:.5f}."
+        f"Test error {simulation.test_error:.5f}{spread}, keeping {kept} examples in {setting.n_features} dimensions"
+        f"{ranked}; overlap R = {simulation.R:.5f}, margin kappa = {simulation.kappa:.5f}."
     ]
     z = _z_score(simulation, theory)
     if theory is not None:

@@ -1,6 +1,6 @@
 """Draws on several cores.
 
-Workers are plain child processes that read one line of JSON and answer with one line per draw. Unlike the pools of the
+Workers are plain child processes that are given a job as JSON and answer with one line per draw. Unlike the pools of the
 standard library they neither fork a process that has threads nor import the caller's script again, so a script needs no
 `if __name__ == "__main__"`. JSON keeps every bit of a float.
 """
@@ -11,7 +11,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from queue import SimpleQueue
 from threading import Thread
@@ -29,12 +30,12 @@ SHORT_JOB_SECONDS = 2.0  # starting workers takes about half a second
 
 def run_draws(setting: Setting, seed: int, draws: int, *, workers: int | None, track: Track) -> tuple[Draw, ...]:
     """Run draws 0 to `draws` - 1; the results are the same, bit for bit, for any number of workers."""
-    numbered = _choose_how(setting, seed, draws, workers)
-    results = dict(track(numbered, "draws", draws))
+    with closing(_choose_how(setting, seed, draws, workers)) as numbered:  # whatever happens, no worker outlives this
+        results = dict(track(numbered, "draws", draws))
     return tuple(results[index] for index in range(draws))
 
 
-def _choose_how(setting: Setting, seed: int, draws: int, workers: int | None) -> Iterator[tuple[int, Draw]]:
+def _choose_how(setting: Setting, seed: int, draws: int, workers: int | None) -> Generator[tuple[int, Draw]]:
     """Yield numbered draws as they finish; unless `workers` is given, the first draw tells if any are worth it."""
     todo = range(draws)
     if workers is None:
@@ -58,9 +59,11 @@ def _run_here(setting: Setting, seed: int, indices: Iterable[int]) -> Iterator[t
 
 def _run_in_processes(setting: Setting, seed: int, indices: range, workers: int) -> Iterator[tuple[int, Draw]]:
     answers: SimpleQueue[str] = SimpleQueue()
-    processes = [_start_worker(setting, seed, indices[first::workers]) for first in range(workers)]
+    processes: list[subprocess.Popen[str]] = []
     try:
-        for process in processes:
+        for first in range(workers):
+            process = _start_worker(setting, seed, indices[first::workers])
+            processes.append(process)
             Thread(target=_forward, args=(process.stdout, answers), daemon=True).start()
         missing, running = len(indices), workers
         while missing:
@@ -78,43 +81,34 @@ def _run_in_processes(setting: Setting, seed: int, indices: range, workers: int)
         for process in processes:
             process.kill()
             process.wait()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.close()
-            process.stdout.close()
 
 
 def _start_worker(setting: Setting, seed: int, indices: range) -> subprocess.Popen[str]:
-    job = {"setting": asdict(setting), "seed": seed, "indices": list(indices)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"import {__name__} as workers; workers.answer_one_request()"],
-        stdin=subprocess.PIPE,
+    job = {"setting": asdict(setting), "seed": seed, "indices": (indices.start, indices.stop, indices.step)}
+    return subprocess.Popen(
+        [sys.executable, "-c", f"import {__name__} as workers; workers.answer()", json.dumps(job)],
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(job) + "\n")
-    process.stdin.flush()
-    return process
 
 
 def _forward(lines: IO[str], answers: SimpleQueue[str]) -> None:
-    try:
+    """Pass a worker's answers on until it ends, then say so."""
+    with lines:
         for line in lines:
             answers.put(line)
-    except ValueError:
-        pass  # closed by the caller, which no longer listens
     answers.put('{"ended": true}')
 
 
-def answer_one_request() -> None:
-    """The worker's side: read one request from stdin, answer each of its draws on stdout."""
-    job = json.loads(sys.stdin.readline())
+def answer() -> None:
+    """The worker's side: run the draws that its argument asks for, one line on stdout each."""
+    job = json.loads(sys.argv[1])
     window = job["setting"]["window"]
     setting = Setting(**{**job["setting"], "window": None if window is None else tuple(window)})
     try:
-        for index, draw in _run_here(setting, job["seed"], job["indices"]):
+        for index, draw in _run_here(setting, job["seed"], range(*job["indices"])):
             print(json.dumps({"index": index, "draw": draw}), flush=True)
     except PareError as error:
         print(json.dumps({"error": str(error)}), flush=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-__all__ = ["minimise_augmented_lagrangian", "solve_active"]
+__all__ = ["ActiveRows", "minimise_augmented_lagrangian", "solve_active"]
 
 Array = NDArray[np.float64]
 
@@ -25,18 +25,19 @@ REFINEMENTS = 2
 _factor, _solve_factored, _solve = get_lapack_funcs(("potrf", "potrs", "posv"), dtype=np.float64)
 
 
-def minimise_augmented_lagrangian(rows: Array, lam: Array, w: Array, sigma: float) -> tuple[Array, Array, int]:
+def minimise_augmented_lagrangian(
+    equations: ActiveRows, lam: Array, w: Array, sigma: float
+) -> tuple[Array, Array, int]:
     """Minimise L(w) from the start `w`; return the minimiser, the updated multipliers and the number of steps."""
+    rows, target = equations.rows, lam / sigma + 1
+    equations.aim(target, 1 / sigma)
     outputs = rows @ w
-    active = None
     steps = 0
     while steps < MAX_NEWTON_STEPS:
-        shortfall = lam / sigma + 1 - outputs
-        previous, active = active, np.flatnonzero(shortfall > 0)
-        if previous is not None and np.array_equal(previous, active):
-            break  # the step stayed within one quadratic piece, hence ended at its minimum
-        target = shortfall[active] + outputs[active]
-        direction = _ridge_solution(rows[active], target, 1 / sigma) - w
+        shortfall = target - outputs
+        if not equations.activate(shortfall > 0) and steps:
+            break  # the last step stayed within one quadratic piece, hence ended at its minimum
+        direction = equations.solve() - w
         change = rows @ direction
         length = _line_minimum(w, direction, shortfall, change, sigma)
         w = w + length * direction
@@ -45,20 +46,60 @@ def minimise_augmented_lagrangian(rows: Array, lam: Array, w: Array, sigma: floa
     return w, np.maximum(lam + sigma * (1 - outputs), 0), steps
 
 
-def _ridge_solution(rows: Array, target: Array, ridge: float) -> Array:
-    """The w that minimises |rows w - target|^2 + ridge |w|^2, through the smaller of the two Gram matrices."""
-    count, n_features = rows.shape
-    if count == 0:
-        return np.zeros(n_features)
-    wide = count <= n_features
-    gram = rows @ rows.T if wide else rows.T @ rows
-    gram.flat[:: len(gram) + 1] += ridge
-    right = target if wide else target @ rows
-    # Both Gram matrices are symmetric, so their transposes are themselves in the order LAPACK wants.
-    _, solution, info = _solve(gram.T, right, overwrite_a=True)
-    if info != 0:  # the ridge is lost in rounding: rows repeat and sigma is very large
-        return np.linalg.lstsq(rows, target, rcond=None)[0].astype(np.float64)
-    return solution @ rows if wide else solution
+class ActiveRows:
+    """The w that minimises |A w - target|^2 + ridge |w|^2 over the active rows A, while few of them come and go.
+
+    With few rows all their inner products are computed once, and each solution picks those of the active ones. With
+    many, the N x N matrix A'A is kept up to date by the rows that changed.
+    """
+
+    def __init__(self, rows: Array) -> None:
+        n_rows, n_features = rows.shape
+        self.rows = rows
+        self.active = np.zeros(n_rows, dtype=np.bool_)
+        self.few = n_rows <= 1.5 * n_features
+        self.gram = rows @ rows.T if self.few else np.zeros((n_features, n_features))
+        self.aim(np.zeros(n_rows), 0.0)
+
+    def aim(self, target: Array, ridge: float) -> None:
+        """Set the target, one value per row, and the ridge."""
+        self.target, self.ridge = target, ridge
+        self.right = (target * self.active) @ self.rows
+
+    def activate(self, active: NDArray[np.bool_]) -> bool:
+        """Make these rows the active ones; return whether any changed."""
+        changed = np.flatnonzero(active != self.active)
+        self.active = active
+        if len(changed) and not self.few:
+            rows, sign = self.rows[changed], np.where(active[changed], 1.0, -1.0)
+            self.gram += rows.T @ (sign[:, None] * rows)
+            self.right += (sign * self.target[changed]) @ rows
+        return len(changed) > 0
+
+    def solve(self) -> Array:
+        """The solution for the active rows."""
+        index = np.flatnonzero(self.active)
+        if self.few:
+            multipliers = np.zeros(len(self.rows))
+            solution = self._positive_solution(self.gram[np.ix_(index, index)], self.target[index])
+            if solution is not None:
+                multipliers[index] = solution
+                return multipliers @ self.rows
+        elif self.ridge > 1e-9:  # below, A'A of fewer than N rows is singular to precision
+            solution = self._positive_solution(self.gram.copy(), self.right)
+            if solution is not None:
+                return solution
+        return np.linalg.lstsq(self.rows[index], self.target[index], rcond=None)[0].astype(np.float64)
+
+    def _positive_solution(self, gram: Array, right: Array) -> Array | None:
+        """Solve (gram + ridge) v = right, overwriting the matrix; None if it is not positive definite in rounding."""
+        if len(right) == 0:
+            return right
+        diagonal = gram.reshape(-1)[:: len(gram) + 1]
+        diagonal += self.ridge
+        # LAPACK wants columns first; the transpose of a symmetric matrix is itself in that order.
+        _, solution, info = _solve(gram.T, right, overwrite_a=True)
+        return solution if info == 0 else None
 
 
 def _line_minimum(w: Array, direction: Array, shortfall: Array, change: Array, sigma: float) -> float:

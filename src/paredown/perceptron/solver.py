@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
-from paredown.perceptron.newton import minimise_augmented_lagrangian, solve_active
+from paredown.perceptron.newton import ActiveRows, minimise_augmented_lagrangian, solve_active
 from paredown.perceptron.threads import one_blas_thread
 
 __all__ = ["MaxMargin", "max_margin", "max_margin_signed"]
@@ -21,9 +21,9 @@ ZERO = 1e-10  # a convex combination this short, relative to the examples' lengt
 
 # Measured in benchmarks/max_margin.py: a start this stiff finds the support in one or two rounds when P <= N, and
 # a factor this mild keeps every later round to a few Newton steps.
-FIRST_SIGMA, SIGMA_FACTOR = 1000.0, 3.0
+FIRST_SIGMA, SIGMA_FACTOR = 300.0, 3.0
 MAX_ROUNDS = 60
-ROWS_PER_FEATURE = 8  # rows a round looks at, smallest margins first; more can hardly support a margin in N dimensions
+ROWS_PER_FEATURE = 4  # size of the working set: no more than N rows support a margin in general position
 
 
 @dataclass(frozen=True)
@@ -143,12 +143,12 @@ def _search(signed: Array) -> tuple[_Bracket, int]:
     n_examples, n_features = signed.shape
     bracket = _Bracket(signed)
     w, sigma, newton_steps = _first_guess(signed), FIRST_SIGMA, 0
-    working, rows, lam = np.arange(n_examples), signed, np.zeros(n_examples)
+    working, rows, lam = np.arange(n_examples), ActiveRows(signed), np.zeros(n_examples)
     for round_number in range(MAX_ROUNDS):
         w, lam, steps = minimise_augmented_lagrangian(rows, lam, w, sigma)
         newton_steps += steps
         active = np.flatnonzero(lam)
-        exact = solve_active(rows[active])
+        exact = solve_active(rows.rows[active])
         if exact is not None:
             bracket.offer_weights(exact[0])
             bracket.offer_multipliers(working[active], exact[1])
@@ -163,10 +163,10 @@ def _search(signed: Array) -> tuple[_Bracket, int]:
         if round_number == 0 and n_examples > ROWS_PER_FEATURE * n_features:
             chosen = np.argpartition(signed @ w - lam / sigma, ROWS_PER_FEATURE * n_features)
             working = np.sort(chosen[: ROWS_PER_FEATURE * n_features])
-            rows, lam = signed[working], lam[working]
+            rows, lam = ActiveRows(signed[working]), lam[working]
         elif len(missing):
             working = np.concatenate([working, missing])
-            rows, lam = signed[working], np.concatenate([lam, np.zeros(len(missing))])
+            rows, lam = ActiveRows(signed[working]), np.concatenate([lam, np.zeros(len(missing))])
     return bracket, newton_steps
 
 

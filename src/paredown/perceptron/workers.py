@@ -1,8 +1,8 @@
 """Draws on several cores.
 
-Workers are plain child processes that are given a job as JSON and answer with one line per draw. Unlike the pools of the
-standard library they neither fork a process that has threads nor import the caller's script again, so a script needs no
-`if __name__ == "__main__"`. JSON keeps every bit of a float.
+Workers are plain child processes that are given a job as JSON and answer with one line per draw. Unlike the pools of
+the standard library they neither fork a process that has threads nor import the caller's script again, so a script
+needs no `if __name__ == "__main__"`. JSON keeps every bit of a float.
 """
 
 from __future__ import annotations

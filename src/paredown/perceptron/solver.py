@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
+from paredown.perceptron.exchange import MOST_EXAMPLES_PER_FEATURE, exchange_support
 from paredown.perceptron.newton import ActiveRows, minimise_augmented_lagrangian, solve_active
 from paredown.perceptron.threads import one_blas_thread
 
@@ -40,7 +42,7 @@ class MaxMargin:
     gap: float
     support: NDArray[np.intp] = field(repr=False)
     multipliers: Array = field(repr=False)
-    newton_steps: int
+    steps: int
 
     @property
     def n_support(self) -> int:
@@ -52,8 +54,8 @@ def max_margin(x: ArrayLike, y: ArrayLike) -> MaxMargin:
     """Find the unit vector w that maximises min_i y_i w.x_i (no bias), to a proven relative gap of at most 1e-9.
 
     The "max-margin separating solution" of the paper's section on the perceptron in the teacher-student setting, which
-    used CVXPY. Here: the method of multipliers whose rounds are solved by Newton's method, then the equations of the
-    support solved exactly. No solver library is needed.
+    used CVXPY. Here the support is found by exchanging examples (P up to about N) or by the method of multipliers with
+    Newton steps, and its equations are solved exactly. No solver library is needed.
 
     Args:
         x: examples, shape (P, N).
@@ -69,7 +71,7 @@ def max_margin(x: ArrayLike, y: ArrayLike) -> MaxMargin:
 def max_margin_signed(signed: Array) -> MaxMargin:
     """`max_margin` for checked rows y_i x_i, which are scaled in place; a single class is as good as two here."""
     scale = _normalise(signed)
-    bracket, newton_steps = _search(signed)
+    bracket, steps = _search(signed)
     if bracket.gap > ACCEPTED_GAP:
         raise _failure(signed, bracket)
     support = np.flatnonzero(bracket.multipliers)
@@ -79,19 +81,22 @@ def max_margin_signed(signed: Array) -> MaxMargin:
         gap=bracket.gap,
         support=support,
         multipliers=bracket.multipliers[support],
-        newton_steps=newton_steps,
+        steps=steps,
     )
 
 
 def _normalise(signed: Array) -> float:
     """Divide all rows by their root-mean-square length, the common scale of every tolerance below; return it."""
+    with np.errstate(over="ignore", under="ignore"):
+        length = math.sqrt(float(np.vdot(signed, signed)) / len(signed))
+    if 1e-100 < length < 1e100:
+        signed /= length
+        return length
     peak = float(np.abs(signed).max())
     if peak == 0:
         return 1.0
     signed /= peak  # first, so that no square overflows or vanishes
-    length = float(np.sqrt(np.sum(signed**2) / len(signed)))
-    signed /= length
-    return peak * length
+    return peak * _normalise(signed)
 
 
 class _Bracket:
@@ -123,6 +128,13 @@ class _Bracket:
                 self.multipliers, self.bound = np.zeros(len(self.signed)), bound
                 self.multipliers[rows] = convex
 
+    def offer_support(self, support: NDArray[np.intp]) -> None:
+        """Put these examples exactly on the margin; a point on either side if they are independent."""
+        exact = solve_active(self.signed[support])
+        if exact is not None:
+            self.offer_weights(exact[0])
+            self.offer_multipliers(support, exact[1])
+
     @property
     def gap(self) -> float:
         """(bound - margin) / bound, rounding never reported as less than nothing; infinite without a separating w."""
@@ -135,39 +147,46 @@ class _Bracket:
 
 
 def _search(signed: Array) -> tuple[_Bracket, int]:
-    """Alternate the method of multipliers with an exact solution on the support that it proposes.
+    """Look for the support the quick way where that is likely to work, else the sure way."""
+    bracket, steps = _Bracket(signed), 0
+    if len(signed) <= MOST_EXAMPLES_PER_FEATURE * signed.shape[1]:
+        support, steps = exchange_support(signed)
+        if support is not None:
+            bracket.offer_support(support)
+    return bracket, steps if bracket.settled else steps + _iterate(bracket)
+
+
+def _iterate(bracket: _Bracket) -> int:
+    """Alternate the method of multipliers with an exact solution on the support it proposes; return the Newton steps.
 
     The first round sees every example. Later ones see a working set, those with the smallest margins, to which
     examples that fall short are added: it only grows, so the search ends as it would with all of them.
     """
+    signed = bracket.signed
     n_examples, n_features = signed.shape
-    bracket = _Bracket(signed)
     w, sigma, newton_steps = _first_guess(signed), FIRST_SIGMA, 0
     working, rows, lam = np.arange(n_examples), ActiveRows(signed), np.zeros(n_examples)
     for round_number in range(MAX_ROUNDS):
         w, lam, steps = minimise_augmented_lagrangian(rows, lam, w, sigma)
         newton_steps += steps
-        active = np.flatnonzero(lam)
-        exact = solve_active(rows.rows[active])
-        if exact is not None:
-            bracket.offer_weights(exact[0])
-            bracket.offer_multipliers(working[active], exact[1])
+        bracket.offer_support(working[np.flatnonzero(lam)])
         if not bracket.settled:  # degenerate or not separable: the rounds themselves converge, only more slowly
             bracket.offer_weights(w)
             bracket.offer_multipliers(working, lam)
         if bracket.settled:
             break
-        missing = np.setdiff1d(np.flatnonzero(signed @ w < 1), working)
+        outputs = signed @ w
+        missing = np.setdiff1d(np.flatnonzero(outputs < 1), working)
         if len(missing) == 0:
             sigma *= SIGMA_FACTOR
         if round_number == 0 and n_examples > ROWS_PER_FEATURE * n_features:
-            chosen = np.argpartition(signed @ w - lam / sigma, ROWS_PER_FEATURE * n_features)
-            working = np.sort(chosen[: ROWS_PER_FEATURE * n_features])
+            nearest = np.argpartition(outputs - lam / sigma, ROWS_PER_FEATURE * n_features)
+            working = np.sort(nearest[: ROWS_PER_FEATURE * n_features])
             rows, lam = ActiveRows(signed[working]), lam[working]
         elif len(missing):
             working = np.concatenate([working, missing])
             rows, lam = ActiveRows(signed[working]), np.concatenate([lam, np.zeros(len(missing))])
-    return bracket, newton_steps
+    return newton_steps
 
 
 def _first_guess(signed: Array) -> Array:

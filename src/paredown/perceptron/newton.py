@@ -6,7 +6,7 @@ with multipliers `lam >= 0` and penalty `sigma`,
     L(w) = |w|^2 / 2 + sigma / 2 * sum_i (lam_i / sigma + 1 - A_i w)_+^2 ,
 
 is strongly convex and piecewise quadratic: Newton's method with an exact line search ends after finitely many steps,
-each of which costs one Gram matrix of the rows that are short of their target and one Cholesky factorisation.
+each of which costs a Cholesky factorisation of the Gram matrix of the rows that are short of their target.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ActiveRows", "minimise_augmented_lagrangian", "solve_active"]
 
 Array = NDArray[np.float64]
 
-MAX_NEWTON_STEPS = 200  # far above the 5 to 30 that are needed; a guard against cycling by rounding
+MAX_NEWTON_STEPS = 200  # far above the 5 to 30 of a round; a guard against cycling by rounding
 REFINEMENTS = 2
 
 _factor, _solve_factored, _solve = get_lapack_funcs(("potrf", "potrs", "posv"), dtype=np.float64)

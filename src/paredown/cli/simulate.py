@@ -127,7 +127,8 @@ def _sentence(simulation: Simulation, theory: float | None) -> str:
     z = _z_score(simulation, theory)
     if theory is not None:
         away = "" if z is None else f", {abs(z):.1f} standard errors {'below' if z > 0 else 'above'} the simulation"
-        lines.append(f"Theory, for infinitely many dimensions: {theory:.5f}{away}.")
+        trained = " It takes the probe as independent of the examples." if setting.probe == "trained" else ""
+        lines.append(f"Theory, for infinitely many dimensions: {theory:.5f}{away}.{trained}")
     return "\n".join(lines)
 
 

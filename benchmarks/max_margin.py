@@ -11,8 +11,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
+from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import clarabel
 import cvxpy
@@ -29,10 +30,7 @@ from threadpoolctl import threadpool_limits
 import paredown as pdn
 
 Array = NDArray[np.float64]
-
-
-def ours(signed: Array) -> Array:
-    return pdn.perceptron.max_margin(*mirrored(signed)).weights
+T = TypeVar("T")
 
 
 def mirrored(signed: Array) -> tuple[Array, Array]:
@@ -127,30 +125,40 @@ def attained(signed: Array, w: Array) -> float:
     return float((signed @ w).min() / np.linalg.norm(w))
 
 
-def timed(solve: Callable[[Array], Array], signed: Array) -> tuple[float, float]:
-    """The least clock time of several runs, fewer where one takes long, and the margin attained."""
+def timed(solve: Callable[..., T], *problem: Array) -> tuple[float, T]:
     start = perf_counter()
-    w = solve(signed)
-    least = perf_counter() - start
-    for _ in range(min(20, int(2 / least))):
-        start = perf_counter()
-        w = solve(signed)
-        least = min(least, perf_counter() - start)
-    return least, attained(signed, w)
+    result = solve(*problem)
+    return perf_counter() - start, result
+
+
+def against(peer: Callable[[Array], Array], signed: Array) -> tuple[float, float]:
+    """The peer's time / ours and the margin it attains.
+
+    Each run of the peer is compared with runs of ours just before and after it, because a shared machine changes its
+    speed; the ratio is the median of up to 15 such comparisons, fewer where the peer is slow.
+    """
+    x, y = mirrored(signed)
+    ratios: list[float] = []
+    spent = 0.0
+    while True:
+        before, _ = timed(pdn.perceptron.max_margin, x, y)
+        seconds, w = timed(peer, signed)
+        after, _ = timed(pdn.perceptron.max_margin, x, y)
+        ratios.append(2 * seconds / (before + after))
+        spent += seconds
+        if len(ratios) == 15 or spent > 5:
+            return median(ratios), attained(signed, w)
 
 
 def row(n_examples: int, n_features: int, keep_fraction: float) -> str:
     signed = signed_examples(n_examples, n_features, keep_fraction)
-    our_time, our_margin = timed(ours, signed)
-    gap = pdn.perceptron.max_margin(*mirrored(signed)).gap
-    results = {name: timed(solve, signed) for name, (solve, size) in PEERS.items() if n_examples * n_features <= size}
-    our_time = min(our_time, timed(ours, signed)[0])  # before and after, because a shared machine changes its speed
-    best = max([our_margin, *(margin for _, margin in results.values())])
+    result = pdn.perceptron.max_margin(*mirrored(signed))
+    peers = {name: against(peer, signed) for name, (peer, size) in PEERS.items() if n_examples * n_features <= size}
+    best = max([result.margin, *(margin for _, margin in peers.values())])
     short = lambda margin: f"{max(0.0, 1 - margin / best):.0e}"
-    cells = [f"{n_features}", f"{n_examples}", f"{keep_fraction:g}", short(our_margin), f"{gap:.0e}"]
+    cells = [f"{n_features}", f"{n_examples}", f"{keep_fraction:g}", short(result.margin), f"{result.gap:.0e}"]
     for name in PEERS:
-        time, margin = results.get(name, (0.0, 0.0))
-        cells.append(f"{time / our_time:.3g} ({short(margin)})" if time else "-")
+        cells.append(f"{peers[name][0]:.2g} ({short(peers[name][1])})" if name in peers else "-")
     return "| " + " | ".join(cells) + " |"
 
 

@@ -179,7 +179,8 @@ def _kept(setting: Setting, margins: Array) -> NDArray[np.intp]:
     The theory keeps examples by |z| = |J.x|, how near they lie to the probe's boundary on either side; that is
     hardness="field". The text of section "An analytic theory of data pruning" ranks by the margin y z, which puts the
     examples the probe gets wrong before all others; that is hardness="margin". At theta = 0 the two are the same; at
-    theta = 20 degrees, keep_fraction = 0.4 and alpha_prune = 2 the errors are 0.208 and 0.225, and the theory says 0.214.
+    theta = 20 degrees, keep_fraction = 0.4 and alpha_prune = 2 the errors are 0.208 and 0.225 (standard error 0.004),
+    and the theory says 0.214.
     """
     if setting.strategy == "random":
         return np.arange(setting.n_kept)  # the examples are independent

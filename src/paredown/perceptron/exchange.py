@@ -20,23 +20,24 @@ MAX_EXCHANGES = 15
 (_solve,) = get_lapack_funcs(("posv",), dtype=np.float64)
 
 
-def exchange_support(rows: NDArray[np.float64]) -> tuple[NDArray[np.intp] | None, int]:
-    """Indices of the support of min |w|^2 subject to rows w >= 1, or None if not found; and the number of exchanges."""
-    n_rows, n_features = rows.shape
-    gram = rows @ rows.T
+def exchange_support(gram: NDArray[np.float64], *, most: int) -> tuple[NDArray[np.intp] | None, int]:
+    """Indices of the support of min |w|^2 subject to A w >= 1, given `gram` = AA'; and the number of exchanges.
+
+    None if it was not found, or would have had to pass through one of more than `most` rows.
+    """
     outputs = gram.sum(axis=1)  # of the mean of the rows, up to scale
     inside = outputs <= np.quantile(outputs, FIRST_GUESS)
     exchanges = 0
     while exchanges < MAX_EXCHANGES:
         exchanges += 1
         support = np.flatnonzero(inside)
-        if not 0 < len(support) <= n_features:
+        if not 0 < len(support) <= most:
             break
         # LAPACK wants columns first; the transpose of a symmetric matrix is itself in that order.
         _, solution, info = _solve(gram[np.ix_(support, support)].T, np.ones(len(support)), overwrite_a=True)
         if info != 0:
             break
-        lam = np.zeros(n_rows)
+        lam = np.zeros(len(gram))
         lam[support] = solution
         right = np.where(inside, lam > 0, gram @ lam < 1)
         if np.array_equal(right, inside):

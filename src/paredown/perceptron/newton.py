@@ -119,12 +119,15 @@ def _line_minimum(w: Array, direction: Array, shortfall: Array, change: Array, s
     return t
 
 
-def solve_active(rows: Array) -> tuple[Array, Array] | None:
-    """The shortest w with `rows @ w = 1` and its multipliers, `w = lam @ rows`; None if the rows are dependent."""
+def solve_active(rows: Array, gram: Array | None = None) -> tuple[Array, Array] | None:
+    """The shortest w with `rows @ w = 1` and its multipliers, `w = lam @ rows`; None if the rows are dependent.
+
+    `gram` is `rows @ rows.T` where the caller has it already; it is overwritten.
+    """
     count, n_features = rows.shape
     if count == 0 or count > n_features:
         return None
-    factor, info = _factor((rows @ rows.T).T, lower=True, overwrite_a=True)
+    factor, info = _factor((rows @ rows.T if gram is None else gram).T, lower=True, overwrite_a=True)
     if info != 0:
         return None
     w, lam = np.zeros(n_features), np.zeros(count)

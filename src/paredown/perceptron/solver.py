@@ -128,9 +128,9 @@ class _Bracket:
                 self.multipliers, self.bound = np.zeros(len(self.signed)), bound
                 self.multipliers[rows] = convex
 
-    def offer_support(self, support: NDArray[np.intp]) -> None:
+    def offer_support(self, support: NDArray[np.intp], gram: Array | None = None) -> None:
         """Put these examples exactly on the margin; a point on either side if they are independent."""
-        exact = solve_active(self.signed[support])
+        exact = solve_active(self.signed[support], gram)
         if exact is not None:
             self.offer_weights(exact[0])
             self.offer_multipliers(support, exact[1])
@@ -150,9 +150,10 @@ def _search(signed: Array) -> tuple[_Bracket, int]:
     """Look for the support the quick way where that is likely to work, else the sure way."""
     bracket, steps = _Bracket(signed), 0
     if len(signed) <= MOST_EXAMPLES_PER_FEATURE * signed.shape[1]:
-        support, steps = exchange_support(signed)
+        gram = signed @ signed.T
+        support, steps = exchange_support(gram, most=signed.shape[1])
         if support is not None:
-            bracket.offer_support(support)
+            bracket.offer_support(support, gram[np.ix_(support, support)])
     return bracket, steps if bracket.settled else steps + _iterate(bracket)
 
 

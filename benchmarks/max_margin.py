@@ -157,8 +157,9 @@ def row(n_examples: int, n_features: int, keep_fraction: float) -> str:
     best = max([result.margin, *(margin for _, margin in peers.values())])
     short = lambda margin: f"{max(0.0, 1 - margin / best):.0e}"
     cells = [f"{n_features}", f"{n_examples}", f"{keep_fraction:g}", short(result.margin), f"{result.gap:.0e}"]
+    times = lambda ratio: f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
     for name in PEERS:
-        cells.append(f"{peers[name][0]:.2g} ({short(peers[name][1])})" if name in peers else "-")
+        cells.append(f"{times(peers[name][0])} ({short(peers[name][1])})" if name in peers else "-")
     return "| " + " | ".join(cells) + " |"
 
 

@@ -1,0 +1,172 @@
+"""The main job in one call: from any source to a folder with the manifest, its provenance and a table of classes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import ArrayLike
+
+from paredown.data import Labels, Scores
+from paredown.io import is_scores, new_output, read_scores, write_json, write_table
+from paredown.kernels import nearest
+from paredown.metrics import METRICS
+from paredown.metrics.prototypes import default_k
+from paredown.progress import Track, silent
+from paredown.scoring import score
+from paredown.selection import PAPER_BALANCE, Selection, balance_score, select
+from paredown.sources import Source, VectorSource
+
+__all__ = ["Estimate", "class_table", "estimate", "prune", "write_selection"]
+
+
+def prune(
+    source: str | Path | ArrayLike | Source | Scores | Sequence[Source],
+    *,
+    keep_fraction: float,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    metric: str = "prototypes",
+    strategy: str = "hard",
+    balance: float | None = None,
+    labels: ArrayLike | Labels | None = None,
+    seed: int = 0,
+    track: Track = silent,
+    scoring: dict[str, Any] | None = None,
+    **selecting: Any,
+) -> Selection:
+    """Score a source, keep the wanted fraction, and write the result to the folder `out` if it is given.
+
+    Scores, a score file or the output of an earlier `prune` are taken as they are and only selected from again.
+
+    Args:
+        source: anything `open_source` takes, opened sources, or scores.
+        keep_fraction, strategy, labels, **selecting: see `select`.
+        out: a folder that will hold `manifest.parquet`, `manifest.json` and `classes.csv`.
+        overwrite: replace an existing `out`.
+        metric: a name in `METRICS`.
+        balance: the floor; defaults to the paper's 0.5 wherever there are labels or clusters to balance.
+        seed: decides samples, ties and everything random.
+        track: reports progress.
+        scoring: further options of `score`, such as `{"k": 100}`.
+    """
+    # Settings are checked on a tiny selection first: a mistake must not wait for the scoring to end.
+    selecting |= {"keep_fraction": keep_fraction, "strategy": strategy, "seed": seed}
+    select(np.zeros(1), labels=[0], balance=balance, **selecting)
+
+    def selection() -> Selection:
+        scores = _scores(source, metric=metric, labels=labels, seed=seed, track=track, options=scoring or {})
+        groupable = scores.labels is not None or scores.clusters is not None or labels is not None
+        floor = (PAPER_BALANCE if groupable else 0.0) if balance is None else balance
+        return select(scores, labels=labels, balance=floor, **selecting)
+
+    if out is None:
+        return selection()
+    with new_output(Path(out), overwrite=overwrite, folder=True) as folder:
+        kept = selection()
+        write_selection(kept, folder)
+    return kept
+
+
+def write_selection(kept: Selection, folder: Path) -> None:
+    """Write `manifest.parquet`, `manifest.json` and `classes.csv` into a folder."""
+    write_table(kept.manifest(), folder / "manifest.parquet")
+    table, b = class_table(kept)
+    if table is not None:
+        pyarrow.csv.write_csv(table, folder / "classes.csv")
+    write_json(kept.provenance() | {"balance_score": b}, folder / "manifest.json")
+
+
+def _scores(source: Any, *, metric: str, labels: Any, seed: int, track: Track, options: dict[str, Any]) -> Scores:
+    if isinstance(source, Scores):
+        return source
+    if isinstance(source, str | Path) and is_scores(source):
+        path = Path(source)
+        return read_scores(path / "manifest.parquet" if path.is_dir() else path)
+    return score(source, metric=metric, labels=labels, seed=seed, track=track, **options)
+
+
+def class_table(kept: Selection) -> tuple[pa.Table | None, dict[str, float]]:
+    """Per class (or cluster, without labels): examples, kept, score range; and the balance score b before and after."""
+    scores = kept.scores
+    groups, name = scores.labels, "class"
+    if groups is None and scores.clusters is not None:
+        groups, name = Labels.of(scores.clusters), "cluster"
+    if groups is None:
+        return None, {}
+    counts, left = groups.counts, groups[kept.keep].counts
+    order = np.lexsort((scores.values, groups.codes))
+    ends = np.cumsum(counts)
+    ordered = scores.values[order]
+    columns = {
+        name: pa.array(groups.classes),
+        "examples": counts,
+        "kept": left,
+        "kept_fraction": left / np.maximum(counts, 1),
+        "score_min": ordered[np.minimum(ends - counts, len(ordered) - 1)],
+        "score_median": ordered[np.minimum(ends - counts + counts // 2, len(ordered) - 1)],
+        "score_max": ordered[ends - 1],
+    }
+    present = Labels(groups.codes, groups.classes)
+    return pa.table(columns), {"before": balance_score(present), "after": balance_score(present[kept.keep])}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What scoring will take, measured on a small piece before the long work starts."""
+
+    examples: int
+    dim: int | None
+    k: int | None
+    memory: int  # bytes
+    seconds: float | None
+
+    def __str__(self) -> str:
+        size = f"{self.examples:,} examples" + (f" x {self.dim} dimensions" if self.dim else "")
+        time_ = "" if self.seconds is None else f", about {_duration(self.seconds)}"
+        return f"{size}; about {_bytes(self.memory)} of memory{time_}"
+
+
+def estimate(source: Source, *, metric: str = "prototypes", k: int | None = None) -> Estimate:
+    """Rows, memory and time of scoring a source; time from a measured piece of the inner loop."""
+    n = len(source)
+    if not isinstance(source, VectorSource):
+        return Estimate(n, None, None, n * 3_072, None)  # thumbnails of 32 x 32 RGB
+    passes = 1 if "embeddings" in METRICS[metric].needs else 0
+    if metric != "prototypes":
+        return Estimate(n, source.dim, None, passes * 2 * source.block_rows * source.dim * 4 + 32 * n, None)
+    classes = 0 if source.labels is None else len(source.labels.classes)
+    k = min(k or (classes if classes > 1 else default_k(n)), n)
+    sample = min(n, 256 * k)
+    rate = _rows_per_second(source.dim, k)
+    multiplications = 2 * n + 26 * sample  # reading and scoring every row, then Lloyd's iterations on the sample
+    memory = 4 * source.dim * (sample + 2 * source.block_rows + k) + 48 * n
+    return Estimate(n, source.dim, k, memory, multiplications / rate)
+
+
+def _rows_per_second(dim: int, k: int, measure: Callable[[], float] = time.perf_counter) -> float:
+    rng = np.random.default_rng(0)
+    rows, centroids = (rng.standard_normal((size, dim), np.float32) for size in (512, k))
+    start = measure()
+    nearest(rows, centroids)
+    return 512 / max(measure() - start, 1e-9)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit in ("B", "KiB") else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

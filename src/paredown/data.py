@@ -43,7 +43,7 @@ def id_array(values: ArrayLike) -> NDArray[Any]:
         missing = [row for row, value in enumerate(ids.tolist()) if value is None or value == "" or value != value]
         if missing:
             raise PareError(f"ids are missing at {name_rows(missing)}; every example needs an id.")
-        return ids.astype(str).astype(_STRING)
+        return ids if ids.dtype.kind == "T" else ids.astype(str).astype(_STRING)
     raise PareError(f"ids must be whole numbers or text, got {ids.dtype}.")
 
 

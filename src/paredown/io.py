@@ -21,6 +21,8 @@ from paredown.data import Labels, Scores, id_array
 from paredown.errors import PareError
 
 __all__ = [
+    "check_output",
+    "is_scores",
     "manifest_table",
     "new_output",
     "read_manifest",
@@ -156,15 +158,9 @@ def write_json(value: Any, path: Path) -> None:
 def new_output(path: Path, *, overwrite: bool = False, folder: bool = False) -> Iterator[Path]:
     """Give a temporary place beside `path` to write to; it becomes `path` when the block ends without an error.
 
-    The place is made at once, so that an output that cannot be written is known before any long work. An existing
-    output is refused unless `overwrite`, and is then replaced only once the new one is complete.
+    An existing output is refused unless `overwrite`, and is then replaced only once the new one is complete.
     """
-    if path.exists() and not overwrite:
-        raise PareError(f"{path} exists already; choose another output, or replace it with --overwrite.")
-    if path.exists() and path.is_dir() != folder:
-        raise PareError(
-            f"{path} is a {'file' if folder else 'folder'}, and a {'folder' if folder else 'file'} is needed."
-        )
+    check_output(path, overwrite=overwrite, folder=folder)
     with _clear_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         workspace = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
@@ -176,6 +172,20 @@ def new_output(path: Path, *, overwrite: bool = False, folder: bool = False) -> 
             _put_in_place(part, path, aside=workspace / "replaced")
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
+
+
+def check_output(path: Path, *, overwrite: bool = False, folder: bool = False) -> None:
+    """Raise if `path` could not be written, without writing anything: called before long work."""
+    if path.exists() and not overwrite:
+        raise PareError(f"{path} exists already; choose another output, or replace it with --overwrite.")
+    if path.exists() and path.is_dir() != folder:
+        is_, needed = ("file", "folder") if folder else ("folder", "file")
+        raise PareError(f"{path} is a {is_}, but a {needed} would be written there; choose another output.")
+    parent = next(p for p in path.absolute().parents if p.exists())
+    if not parent.is_dir():
+        raise PareError(f"cannot write {path}: {parent} is not a folder; choose another output with -o.")
+    if not os.access(parent, os.W_OK):
+        raise PareError(f"cannot write {path}: {parent} is read-only; choose another output with -o.")
 
 
 def _put_in_place(part: Path, path: Path, *, aside: Path) -> None:

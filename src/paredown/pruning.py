@@ -14,7 +14,7 @@ import pyarrow.csv
 from numpy.typing import ArrayLike
 
 from paredown.data import Labels, Scores
-from paredown.io import is_scores, new_output, read_scores, write_json, write_table
+from paredown.io import check_output, is_scores, new_output, read_scores, write_json, write_table
 from paredown.kernels import nearest
 from paredown.metrics import METRICS
 from paredown.metrics.prototypes import default_k
@@ -60,17 +60,15 @@ def prune(
     selecting |= {"keep_fraction": keep_fraction, "strategy": strategy, "seed": seed}
     select(np.zeros(1), labels=[0], balance=balance, **selecting)
 
-    def selection() -> Selection:
-        scores = _scores(source, metric=metric, labels=labels, seed=seed, track=track, options=scoring or {})
-        groupable = scores.labels is not None or scores.clusters is not None or labels is not None
-        floor = (PAPER_BALANCE if groupable else 0.0) if balance is None else balance
-        return select(scores, labels=labels, balance=floor, **selecting)
-
-    if out is None:
-        return selection()
-    with new_output(Path(out), overwrite=overwrite, folder=True) as folder:
-        kept = selection()
-        write_selection(kept, folder)
+    if out is not None:
+        check_output(Path(out), overwrite=overwrite, folder=True)
+    scores = _scores(source, metric=metric, labels=labels, seed=seed, track=track, options=scoring or {})
+    groupable = scores.labels is not None or scores.clusters is not None or labels is not None
+    floor = (PAPER_BALANCE if groupable else 0.0) if balance is None else balance
+    kept = select(scores, labels=labels, balance=floor, **selecting)
+    if out is not None:
+        with new_output(Path(out), overwrite=overwrite, folder=True) as folder:
+            write_selection(kept, folder)
     return kept
 
 
@@ -113,8 +111,7 @@ def class_table(kept: Selection) -> tuple[pa.Table | None, dict[str, float]]:
         "score_median": ordered[np.minimum(ends - counts + counts // 2, len(ordered) - 1)],
         "score_max": ordered[ends - 1],
     }
-    present = Labels(groups.codes, groups.classes)
-    return pa.table(columns), {"before": balance_score(present), "after": balance_score(present[kept.keep])}
+    return pa.table(columns), {"before": balance_score(groups), "after": balance_score(groups[kept.keep])}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 
+from paredown.cli import prune as prune  # each verb's module registers itself with the app
 from paredown.cli.app import app, error_console
 
 __all__ = ["app", "main"]

@@ -92,11 +92,9 @@ def _encoded(
         kind=source.kind,
         fingerprint=source.fingerprint(),
     )
-    result.skipped = source.skipped + skipped
-    result.encoder, result.warnings = (
-        f"whitened PCA of {SIDE} x {SIDE} pixels, {vectors.shape[1]} components",
-        (WEAK_ENCODER,),
-    )
+    result.skipped, result.opened_with = source.skipped + skipped, source.opened_with
+    result.encoder = f"whitened PCA of {SIDE} x {SIDE} pixels, {vectors.shape[1]} components"
+    result.warnings = (WEAK_ENCODER,)
     return result
 
 

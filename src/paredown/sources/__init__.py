@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
 from numpy.typing import ArrayLike
 
 from paredown.data import Labels
-from paredown.errors import PareError
+from paredown.errors import PareError, unknown_name
 from paredown.sources.arrays import ArraySource, load_column
 from paredown.sources.base import ImageSource, OnError, Options, Skipped, Source, VectorSource
 
@@ -20,11 +21,7 @@ def open_source(
     *,
     ids: ArrayLike | None = None,
     labels: ArrayLike | Labels | None = None,
-    id_column: str | None = None,
-    label_column: str | None = None,
-    embedding_column: str | None = None,
-    path_column: str | None = None,
-    image_column: str | None = None,
+    columns: Mapping[str, str] | None = None,
     split: str | None = None,
     on_error: OnError = "raise",
 ) -> Source:
@@ -34,8 +31,8 @@ def open_source(
         data: a (rows, dimensions) array; a `.npy`, `.npz`, `.parquet`, `.csv` or `.tar` file; or a folder of `.npy`
             shards, Parquet files, tars, images, or one written by Hugging Face's `save_to_disk`.
         ids, labels: one per example, in place of those the source has.
-        id_column, label_column, embedding_column, path_column, image_column: which columns of a table to use, where
-            their names leave it open.
+        columns: which column of a table holds the `id`, `label`, `embedding`, `path` or `image`, where their names
+            leave it open, e.g. `{"label": "species"}`.
         split: which split of a Hugging Face dataset; `train` if it has several.
         on_error: `raise` at the first unreadable file, or `skip` and list it in `source.skipped`.
     """
@@ -48,20 +45,20 @@ def open_source(
     path = Path(data)
     if not path.exists():
         raise PareError(f"{path}: there is no such file or folder.")
-    columns = {
-        "id": id_column,
-        "label": label_column,
-        "embedding": embedding_column,
-        "path": path_column,
-        "image": image_column,
-    }
+    columns = dict(columns or {})
+    for role in columns:
+        if role not in COLUMN_ROLES:
+            raise unknown_name("column role", role, COLUMN_ROLES)
     options = Options(ids=ids, labels=labels, columns=columns, split=split, on_error=on_error)
     module, opener = _folder_opener(path) if path.is_dir() else _file_opener(path)
     source = getattr(import_module(f"paredown.sources.{module}"), opener)(path, options)
+    source.opened_with = {"columns": columns, "split": split}
     if on_error == "skip" and isinstance(source, VectorSource):
         return source.without_unusable()
     return source
 
+
+COLUMN_ROLES = ("id", "label", "embedding", "path", "image")
 
 # File suffix -> the module and function that opens it, imported only when needed.
 _FILES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,7 +43,7 @@ class Options:
 
     ids: ArrayLike | None = None
     labels: ArrayLike | Labels | None = None
-    columns: Mapping[str, str | None] = field(default_factory=dict)  # role ("id", "label", ...) -> column name
+    columns: Mapping[str, str] = field(default_factory=dict)  # role ("id", "label", ...) -> column name
     split: str | None = None
     on_error: OnError = "raise"
 
@@ -62,6 +63,7 @@ class Source(ABC):
     ids: NDArray[Any]
     labels: Labels | None
     skipped: list[Skipped]
+    opened_with: Mapping[str, Any] = {}  # what `open_source` was told beyond the location, to open it again
 
     def _describe(self, location: str, kind: str, *, ids: ArrayLike, labels: ArrayLike | Labels | None) -> None:
         """Set and check what every source has."""
@@ -85,7 +87,8 @@ class Source(ABC):
     def provenance(self) -> dict[str, Any]:
         """What a result should remember of where it came from."""
         return {
-            "location": self.location,
+            "location": os.path.abspath(self.location) if os.path.exists(self.location) else self.location,
+            "opened_with": dict(self.opened_with),
             "kind": self.kind,
             "examples": len(self),
             "fingerprint": self.fingerprint(),
@@ -140,6 +143,12 @@ class VectorSource(Source):
             first += len(batch.ids)
         return vectors
 
+    def take(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The embeddings of some ascending rows, as stored."""
+        keep = np.zeros(len(self), bool)
+        keep[rows] = True
+        return np.concatenate(list(_kept_blocks(self.blocks(self.block_rows), keep)))
+
     def without_unusable(self) -> VectorSource:
         """This source less the rows that have no direction (one extra pass), which are listed in `skipped`."""
         usable = np.concatenate([usable_rows(block) for block in self.blocks(self.block_rows)])
@@ -154,20 +163,25 @@ class _Subset(VectorSource):
         self.dim = parent.dim
         dropped = np.flatnonzero(~keep)
         why = "the embedding is NaN, infinite or all zero"
+        self.opened_with = parent.opened_with
         self.skipped = parent.skipped + [Skipped(str(parent.ids[row]), why) for row in dropped]
         labels = None if parent.labels is None else parent.labels[keep]
         self._describe(parent.location, parent.kind, ids=parent.ids[keep], labels=labels)
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        first = 0
-        for block in self._parent.blocks(rows):
-            kept = block[self._keep[first : first + len(block)]]
-            first += len(block)
-            if len(kept):
-                yield kept
+        return _kept_blocks(self._parent.blocks(rows), self._keep)
 
     def fingerprint(self) -> str:
         return self._parent.fingerprint()
+
+
+def _kept_blocks(blocks: Iterable[NDArray[Any]], keep: NDArray[np.bool_]) -> Iterator[NDArray[Any]]:
+    first = 0
+    for block in blocks:
+        kept = block[keep[first : first + len(block)]]
+        first += len(block)
+        if len(kept):
+            yield kept
 
 
 class ImageSource(Source):

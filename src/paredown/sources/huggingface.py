@@ -16,12 +16,7 @@ from paredown.sources.base import ImageSource, Options, Skipped, VectorSource
 from paredown.sources.images import decode_image
 from paredown.sources.tables import EMBEDDING_COLUMNS, ID_COLUMNS, LABEL_COLUMNS, pick_column
 
-__all__ = ["HuggingFaceImages", "HuggingFaceVectors", "is_dataset_folder", "load_dataset_folder", "open_dataset_folder"]
-
-
-def is_dataset_folder(path: Path) -> bool:
-    """Whether a folder was written by `save_to_disk`."""
-    return (path / "dataset_dict.json").exists() or (path / "dataset_info.json").exists()
+__all__ = ["HuggingFaceImages", "HuggingFaceVectors", "load_dataset_folder", "open_dataset_folder"]
 
 
 def load_dataset_folder(path: Path, *, split: str | None = None) -> Any:
@@ -70,14 +65,15 @@ class HuggingFaceVectors(VectorSource):
     """A column of embeddings of a Hugging Face dataset."""
 
     def __init__(self, path: Path, dataset: Any, column: str, *, ids: Any, labels: Any) -> None:
-        self._dataset = dataset.select_columns([column]).with_format("numpy")
+        self.dataset = dataset
+        self._vectors = dataset.select_columns([column]).with_format("numpy")
         self._column, self._fingerprint = column, dataset._fingerprint
-        self.dim = len(self._dataset[0][column]) if len(dataset) else 0
+        self.dim = len(self._vectors[0][column]) if len(dataset) else 0
         self._describe(str(path), "Hugging Face dataset", ids=ids, labels=labels)
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        for first in range(0, len(self._dataset), rows):
-            block = self._dataset[first : first + rows][self._column]
+        for first in range(0, len(self._vectors), rows):
+            block = self._vectors[first : first + rows][self._column]
             if block.ndim != 2 or block.shape[1] != self.dim:
                 raise PareError(
                     f"{self.location}: embeddings differ in dimension: expected {self.dim} in column "
@@ -95,6 +91,7 @@ class HuggingFaceImages(ImageSource):
     def __init__(self, path: Path, dataset: Any, column: str, *, ids: Any, labels: Any) -> None:
         import datasets
 
+        self.dataset = dataset
         # Undecoded, so that one broken image is one broken image and not the end of the run.
         self._images = dataset.select_columns([column]).cast_column(column, datasets.Image(decode=False))
         self._column, self._fingerprint = column, dataset._fingerprint

@@ -133,7 +133,7 @@ def _image_manifest(path: Path, table: pa.Table, options: Options) -> ImageFiles
 def pick_column(
     path: Path,
     role: str,
-    columns: Mapping[str, str | None],
+    columns: Mapping[str, str],
     present: Sequence[str],
     usual: Sequence[str],
     *,
@@ -155,7 +155,7 @@ def pick_column(
         return None
     raise PareError(
         f"{path}: which column holds the {role}? It has {', '.join(present)}; "
-        f"name it with --{role}-column, or rename it to {usual[0]!r}."
+        f"name it with --column {role}=NAME, or rename it to {usual[0]!r}."
     )
 
 

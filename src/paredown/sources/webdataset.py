@@ -62,7 +62,7 @@ def _check_end(tar: Path, archive: tarfile.TarFile) -> None:
         raise tarfile.ReadError("the end-of-archive mark is missing")
 
 
-class _Unreadable(Exception):
+class _Unreadable(PareError):
     """A tar that cannot be read to its end."""
 
 
@@ -100,14 +100,18 @@ class WebDataset(ImageSource):
         values = [classes[key] for key in keys]
         return Labels.of([int(value) for value in values] if all(v.isdigit() for v in values) else values)
 
-    def images(self) -> Iterator[Image.Image | Skipped]:
+    def members(self) -> Iterator[tuple[Member, bytes]]:
+        """All files of all tars; what follows damage in a tar was reported when the source was opened."""
         for tar in self.tars:
             try:
-                for member, data in read_members(tar):
-                    if member.suffix in IMAGE_SUFFIXES:
-                        yield decode_image(data, member.key)
+                yield from read_members(tar)
             except _Unreadable:
-                continue  # reported when the source was opened
+                continue
+
+    def images(self) -> Iterator[Image.Image | Skipped]:
+        for member, data in self.members():
+            if member.suffix in IMAGE_SUFFIXES:
+                yield decode_image(data, member.key)
 
     def fingerprint(self) -> str:
         return files_fingerprint(self.tars)

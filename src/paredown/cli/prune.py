@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from paredown.cli.app import JsonOption, app, console, emit, error_console, progress_bar
+from paredown.cli.app import JsonOption, app, console, emit, error_console, progress_bar, say
 
 if TYPE_CHECKING:
     from paredown.selection import Selection
@@ -68,7 +69,7 @@ def score(
 
     def show() -> None:
         _show_scoring(scores.provenance)
-        console.print(f"{len(scores):,} scores written to [bold]{out}[/]. Next: paredown prune {out} -o DIR")
+        say(f"{len(scores):,} scores written to [bold]{out}[/]. Next: paredown prune {out} -o DIR")
 
     emit({"scores": str(out), "examples": len(scores), **scores.provenance}, as_json=as_json, show=show)
 
@@ -147,8 +148,8 @@ def prune(
     def show() -> None:
         _show_scoring(kept.scores.provenance)
         _show_selection(kept, table, b)
-        console.print(f"Manifest, provenance and class table written to [bold]{out}[/].")
-        console.print(f"Next: paredown export {out} --to ids -o kept.txt   (see paredown export --help)")
+        say(f"Manifest, provenance and class table written to [bold]{out}[/].")
+        say(f"Next: paredown export {out} --to ids -o kept.txt   (see paredown export --help)")
 
     emit(result, as_json=as_json, show=show)
 
@@ -184,7 +185,7 @@ def export(
     emit(
         {"out": str(out), "to": to, "examples": number},
         as_json=as_json,
-        show=lambda: console.print(f"{number:,} kept examples written to [bold]{out}[/] as {to}."),
+        show=lambda: say(f"{number:,} kept examples written to [bold]{out}[/] as {to}."),
     )
 
 
@@ -230,15 +231,16 @@ def _announce(sources: list[Source], metric: str, k: int | None) -> None:
     for source in sources:
         if metric in METRICS:  # a misspelt one is reported when it is used
             labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
-            error_console.print(f"{source.location} ({source.kind}{labels}): {estimate(source, metric=metric, k=k)}")
+            text = f"{source.location} ({source.kind}{labels}): {estimate(source, metric=metric, k=k)}"
+            error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
 
 
 def _show_scoring(provenance: dict[str, Any]) -> None:
     report = provenance.get("report", {})
     if "encoder" in provenance.get("source", {}):
-        console.print(f"Encoder: {provenance['source']['encoder']}.")
+        say(f"Encoder: {provenance['source']['encoder']}.")
     for warning in provenance.get("warnings", []):
-        console.print(f"[yellow]Warning:[/] {warning}")
+        say(f"[yellow]Warning:[/] {warning}")
     if "k" in report:
         others = report.get("k_sensitivity", {})
         text = ", ".join(f"{value:.2f} at k = {k}" for k, value in others.items())
@@ -247,11 +249,11 @@ def _show_scoring(provenance: dict[str, Any]) -> None:
         )
     skipped = provenance.get("skipped", [])
     if skipped:
-        console.print(f"[yellow]Skipped {len(skipped)}:[/]")
+        say(f"[yellow]Skipped {len(skipped)}:[/]")
         for what, why in skipped[:10]:
-            console.print(f"  {what}: {why}", markup=False)
+            say(f"  {escape(what)}: {escape(why)}")
         if len(skipped) > 10:
-            console.print(f"  and {len(skipped) - 10} more, all listed in the provenance")
+            say(f"  and {len(skipped) - 10} more, all listed in the provenance")
 
 
 def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
@@ -260,7 +262,7 @@ def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
     recipe = kept.recipe
     floor = f", floor {recipe['balance']:g} per {recipe['grouped_by']}" if recipe["grouped_by"] else ""
     how = f"{recipe['strategy']}, metric {kept.scores.metric}{floor}"
-    console.print(f"Kept [bold]{len(kept):,}[/] of {len(kept.scores):,} examples ({how}).")
+    say(f"Kept [bold]{len(kept):,}[/] of {len(kept.scores):,} examples ({how}).")
     if table is not None:
         rows = table.to_pylist()
         name = table.column_names[0]
@@ -274,6 +276,6 @@ def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
             )
         console.print(shown)
         if len(rows) > _SHOWN_CLASSES:
-            console.print(f"... and {len(rows) - _SHOWN_CLASSES} more in classes.csv")
+            say(f"... and {len(rows) - _SHOWN_CLASSES} more in classes.csv")
     for note in kept.notes:
-        console.print(f"Note: {note}", markup=False)
+        say(f"Note: {escape(note)}")

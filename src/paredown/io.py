@@ -78,9 +78,8 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
     table = _read_table(Path(path))
     present = [name for name in table.column_names if name not in _RESERVED]
     if "id" not in table.column_names or not present:
-        raise PareError(
-            f"{path}: not a table of scores; it needs an 'id' and a score column, it has {table.column_names}."
-        )
+        held = ", ".join(table.column_names)
+        raise PareError(f"{path}: not a table of scores; it needs an 'id' and a score column, it has {held}.")
     column = metric if metric in present else present[0] if metric is None and len(present) == 1 else None
     column = "score" if column is None and metric is None and "score" in present else column
     if column is None:

@@ -58,6 +58,7 @@ def _draw(rows: list[DemoRow], path: Path) -> None:
         axes.set(xscale="log", yscale="log", xlabel="training examples kept", ylabel="test error (%)")
         axes.set_xticks([row.kept for row in rows if row.method == "random"])
         axes.xaxis.set_major_formatter("{x:.0f}")
+        axes.set_yticks([1, 2, 5, 10, 20, 40])
         axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.set_title("Pruning scikit-learn's digits, support vector machine")
@@ -72,7 +73,8 @@ def _show(rows: list[DemoRow], repeats: int) -> None:
     fractions = sorted({row.keep_fraction for row in rows if row.method != "full"})
     table = Table(
         title=f"Test accuracy in %, {repeats} splits; with all {full.kept} examples {_percent(full)}",
-        caption="± is one standard error. Green beats random subsets of equal size by more than two, red loses.",
+        caption="Below random: points more or less than random subsets of equal size. ± is one standard error; "
+        "green wins and red loses by more than two.",
         title_justify="left",
         caption_justify="left",
     )
@@ -81,7 +83,7 @@ def _show(rows: list[DemoRow], repeats: int) -> None:
         table.add_column(f"{fraction:g}", justify="right", no_wrap=True)
     table.add_row("random", *(_percent(cells["random", f]) for f in fractions), end_section=True)
     for method in dict.fromkeys(row.method for row in rows if row.method not in ("full", "random")):
-        table.add_row(f"{method}, minus random", *(_difference(cells[method, f]) for f in fractions))
+        table.add_row(method, *(_difference(cells[method, f]) for f in fractions))
     console.print(table)
     _sum_up([row for row in rows if row.method not in ("full", "random")])
 

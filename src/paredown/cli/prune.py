@@ -244,9 +244,7 @@ def _show_scoring(provenance: dict[str, Any]) -> None:
     if "k" in report:
         others = report.get("k_sensitivity", {})
         text = ", ".join(f"{value:.2f} at k = {k}" for k, value in others.items())
-        console.print(
-            f"Prototypes: k = {report['k']}." + (f" Rank correlation of the scores with those {text}." if text else "")
-        )
+        say(f"Prototypes: k = {report['k']}; rank correlation with the scores {text or 'at another k not measured'}.")
     skipped = provenance.get("skipped", [])
     if skipped:
         say(f"[yellow]Skipped {len(skipped)}:[/]")

@@ -167,7 +167,7 @@ def open_npz(path: Path, options: Options) -> ArraySource:
 
 def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except Exception as error:  # numpy and zipfile raise many types for a damaged file
         raise PareError(f"{path}: not a readable .npz file ({error}).") from error

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import IO
 
 from numpy.typing import ArrayLike
 from PIL import Image, UnidentifiedImageError
@@ -38,12 +37,13 @@ class ImageFiles(ImageSource):
         return files_fingerprint(file for file in self.files if file.exists())
 
 
-def decode_image(source: Path | IO[bytes] | bytes, name: str) -> Image.Image | Skipped:
-    """A fully decoded image, or why it cannot be read."""
+def decode_image(source: Path | bytes, name: str) -> Image.Image | Skipped:
+    """A fully decoded image from a file or its bytes, or why it cannot be read."""
     try:
-        image = Image.open(BytesIO(source) if isinstance(source, bytes) else source)
-        image.load()
-        return image
+        with BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
+            image = Image.open(stream)
+            image.load()
+            return image
     except FileNotFoundError:
         return Skipped(name, "there is no such file")
     except UnidentifiedImageError:

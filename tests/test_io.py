@@ -13,7 +13,7 @@ import pytest
 import paredown as pdn
 from paredown.data import Labels, Scores, id_array
 from paredown.errors import PareError
-from paredown.io import check_output, new_output, read_manifest, read_scores, write_scores
+from paredown.io import check_output, is_scores, new_output, read_manifest, read_scores, write_scores
 
 
 @pytest.fixture
@@ -157,3 +157,26 @@ def test_read_only_folder_is_known_before_any_work(tmp_path: Path, monkeypatch) 
     for out in (folder / "out", folder / "deeper" / "out"):
         with pytest.raises(PareError, match=r"cannot write .*out: .*locked is read-only; choose another output"):
             check_output(out)
+
+
+def test_scores_are_told_from_other_tables(tmp_path) -> None:
+    tables = {
+        "scores": ({"id": [1, 2], "el2n": [0.1, 0.2]}, True),
+        "labelled": ({"id": ["a", "b"], "el2n": [0.1, 0.2], "label": ["x", "y"]}, True),
+        "embeddings": ({"id": [1, 2], "embedding": [[0.1], [0.2]]}, False),
+        "images": ({"id": [1, 2], "path": ["a.png", "b.png"], "width": [3, 4]}, False),
+        "nameless": ({"el2n": [0.1, 0.2]}, False),
+    }
+    for name, (columns, expected) in tables.items():
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+        assert is_scores(tmp_path / f"{name}.parquet") == expected
+    assert not is_scores(tmp_path)
+
+
+def test_anyones_scores_can_be_pruned(tmp_path) -> None:
+    columns = {"id": list("abcd"), "el2n": [0.1, 0.9, 0.5, 0.7], "forgetting": [9.0, 1, 8, 2]}
+    pq.write_table(pa.table(columns), tmp_path / "s.parquet")
+    assert pdn.prune(tmp_path / "s.parquet", keep_fraction=0.5, metric="el2n").ids.tolist() == ["b", "d"]
+    assert pdn.prune(tmp_path / "s.parquet", keep_fraction=0.5, metric="forgetting").ids.tolist() == ["a", "c"]
+    with pytest.raises(PareError, match=r"which column holds the scores\?"):
+        pdn.prune(tmp_path / "s.parquet", keep_fraction=0.5)

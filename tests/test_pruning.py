@@ -140,7 +140,8 @@ BAD = [
     (["prune", "emb.npy", "-o", "out", "--metric", "supervised_prototypes"], r"needs labels, and emb.npy has none"),
     (["prune", "emb.npy", "-o", "out", "--encoder", "x", "--on-error", "no"], r"on_error must be 'raise' or 'skip'"),
     (["export", "nowhere", "-o", "out"], r"nowhere: there is no such file"),
-    (["score", "nan.npy", "-o", "out"], r"nan.npy: embedding row 5"),
+    (["score", "nan.npy", "-o", "out.parquet"], r"nan.npy: embedding row 5"),
+    (["score", "emb.npy", "-o", "out"], r"scores are written as Parquet; name the output out.parquet"),
 ]
 
 
@@ -220,6 +221,7 @@ def test_estimate_counts_what_is_there(digits, image_folder) -> None:
     assert result.seconds is not None
     assert result.seconds > 0
     assert estimate(pdn.open_source(image_folder)).examples == 60
+    assert "60 examples; about 184 KiB of memory, about 1 s" in str(estimate(pdn.open_source(image_folder)))
 
 
 def test_pixel_pca_is_white_and_keeps_what_differs(rng) -> None:

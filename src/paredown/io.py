@@ -27,6 +27,7 @@ __all__ = [
     "new_output",
     "read_manifest",
     "read_scores",
+    "score_columns",
     "scores_table",
     "write_json",
     "write_scores",
@@ -76,7 +77,7 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
     A manifest is scores too. With several score columns, `metric` says which.
     """
     table = _read_table(Path(path))
-    present = [name for name in table.column_names if name not in _RESERVED]
+    present = score_columns(path)
     if "id" not in table.column_names or not present:
         held = ", ".join(table.column_names)
         raise PareError(f"{path}: not a table of scores; it needs an 'id' and a score column, it has {held}.")
@@ -105,14 +106,30 @@ def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:
 
 
 def is_scores(path: str | Path) -> bool:
-    """Whether a path is a table of scores or a manifest that paredown wrote, or a folder with one."""
+    """Whether a path is a table of scores or a manifest, or a folder that `prune` wrote.
+
+    A table of scores is a Parquet file that paredown wrote, or any with an `id` and a number column and neither
+    embeddings nor image paths.
+    """
     file = Path(path) / "manifest.parquet" if Path(path).is_dir() else Path(path)
     if file.suffix != ".parquet" or not file.is_file():
         return False
     try:
-        return _PROVENANCE_KEY in (pq.read_schema(file).metadata or {})
+        schema = pq.read_schema(file)
     except (pa.ArrowException, OSError):
         return False
+    if _PROVENANCE_KEY in (schema.metadata or {}):
+        return True
+    has_list = any(pa.types.is_nested(field.type) for field in schema)
+    has_text = any(pa.types.is_string(field.type) for field in schema if field.name not in _RESERVED)
+    return "id" in schema.names and not has_list and not has_text and bool(score_columns(file))
+
+
+def score_columns(path: str | Path) -> list[str]:
+    """The names of the columns of a Parquet file that can be scores."""
+    numbers = (pa.types.is_floating, pa.types.is_integer)
+    schema = pq.read_schema(path)
+    return [f.name for f in schema if f.name not in _RESERVED and any(is_number(f.type) for is_number in numbers)]
 
 
 def _read_table(path: Path) -> pa.Table:
@@ -134,6 +151,7 @@ def _read_labels(column: pa.ChunkedArray) -> Labels:
 
 def write_scores(scores: Scores, path: str | Path, *, overwrite: bool = False) -> None:
     """Write scores as Parquet, with their provenance inside and as JSON beside."""
+    check_table_name(Path(path))
     write_table(scores_table(scores), path, overwrite=overwrite)
 
 
@@ -143,6 +161,12 @@ def write_table(table: pa.Table, path: str | Path, *, overwrite: bool = False) -
         pq.write_table(table, part, compression="zstd")
     with new_output(Path(path).with_suffix(".json"), overwrite=True) as part:
         write_json(_provenance(table), part)
+
+
+def check_table_name(path: Path) -> None:
+    """Raise unless a table's name ends in .parquet, by which it is known again."""
+    if path.suffix != ".parquet":
+        raise PareError(f"scores are written as Parquet; name the output {path.name}.parquet.")
 
 
 def write_json(value: Any, path: Path) -> None:

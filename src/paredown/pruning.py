@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,19 @@ import pyarrow.csv
 from numpy.typing import ArrayLike
 
 from paredown.data import Labels, Scores
-from paredown.io import check_output, is_scores, new_output, read_scores, write_json, write_table
+from paredown.encoders.pixels import thumbnail
+from paredown.io import check_output, is_scores, new_output, read_scores, score_columns, write_json, write_table
 from paredown.kernels import nearest
 from paredown.metrics import METRICS
-from paredown.metrics.prototypes import default_k
+from paredown.metrics.prototypes import choose_k
 from paredown.progress import Track, silent
 from paredown.scoring import score
 from paredown.selection import PAPER_BALANCE, Selection, balance_score, select
-from paredown.sources import Source, VectorSource
+from paredown.sources import ImageSource, Skipped, Source, VectorSource
 
 __all__ = ["Estimate", "class_table", "estimate", "prune", "write_selection"]
+
+_ITERATIONS = 30  # of k-means with its seeding and the sensitivity to k, roughly
 
 
 def prune(
@@ -85,8 +89,8 @@ def _scores(source: Any, *, metric: str, labels: Any, seed: int, track: Track, o
     if isinstance(source, Scores):
         return source
     if isinstance(source, str | Path) and is_scores(source):
-        path = Path(source)
-        return read_scores(path / "manifest.parquet" if path.is_dir() else path)
+        file = Path(source) / "manifest.parquet" if Path(source).is_dir() else Path(source)
+        return read_scores(file, metric=metric if metric in score_columns(file) else None)
     return score(source, metric=metric, labels=labels, seed=seed, track=track, **options)
 
 
@@ -131,28 +135,34 @@ class Estimate:
 
 
 def estimate(source: Source, *, metric: str = "prototypes", k: int | None = None) -> Estimate:
-    """Rows, memory and time of scoring a source; time from a measured piece of the inner loop."""
+    """Rows, memory and time of scoring a source, from measuring how long a small piece takes."""
     n = len(source)
-    if not isinstance(source, VectorSource):
-        return Estimate(n, None, None, n * 3_072, None)  # thumbnails of 32 x 32 RGB
-    passes = 1 if "embeddings" in METRICS[metric].needs else 0
+    if "embeddings" not in METRICS[metric].needs:
+        return Estimate(n, None, None, 64 * n, 0.0)
+    if isinstance(source, ImageSource):
+        looked_at = min(n, 16)
+        seconds = _seconds(
+            lambda: [thumbnail(i) for i in islice(source.images(), looked_at) if not isinstance(i, Skipped)]
+        )
+        return Estimate(n, None, None, n * 3_072 + 64 * n, seconds * n / looked_at)
+    assert isinstance(source, VectorSource)
+    block = next(source.batches())
+    reading = 2 * _seconds(lambda: next(source.batches())) * n / len(block.ids)  # one pass to fit, one to score
+    memory = 4 * source.dim * 3 * len(block.ids) + 64 * n
     if metric != "prototypes":
-        return Estimate(n, source.dim, None, passes * 2 * source.block_rows * source.dim * 4 + 32 * n, None)
-    classes = 0 if source.labels is None else len(source.labels.classes)
-    k = min(k or (classes if classes > 1 else default_k(n)), n)
+        return Estimate(n, source.dim, None, memory, reading)
+    k = min(choose_k(source) if k is None else max(k, 1), n)
     sample = min(n, 256 * k)
-    rate = _rows_per_second(source.dim, k)
-    multiplications = 2 * n + 26 * sample  # reading and scoring every row, then Lloyd's iterations on the sample
-    memory = 4 * source.dim * (sample + 2 * source.block_rows + k) + 48 * n
-    return Estimate(n, source.dim, k, memory, multiplications / rate)
+    rows = block.vectors[:512]
+    products = _seconds(lambda: nearest(rows, np.resize(rows, (k, source.dim)))) / len(rows)
+    memory += 4 * source.dim * (sample + k)
+    return Estimate(n, source.dim, k, memory, reading + products * (n + _ITERATIONS * sample))
 
 
-def _rows_per_second(dim: int, k: int, measure: Callable[[], float] = time.perf_counter) -> float:
-    rng = np.random.default_rng(0)
-    rows, centroids = (rng.standard_normal((size, dim), np.float32) for size in (512, k))
-    start = measure()
-    nearest(rows, centroids)
-    return 512 / max(measure() - start, 1e-9)
+def _seconds(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
 
 
 def _duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ __all__ = ["score"]
 
 
 def score(
-    source: str | Path | ArrayLike | Source | Sequence[Source],
+    source: str | Path | ArrayLike | Source | Sequence[str | Path | Source],
     *,
     metric: str = "prototypes",
     labels: ArrayLike | Labels | None = None,
@@ -35,8 +36,8 @@ def score(
     """One score per example; higher is harder.
 
     Args:
-        source: an array of embeddings, a path, or an opened source. Several opened sources of the same examples are an
-            ensemble, whose score is the mean over its members (appendix on ensembles of prototypes).
+        source: an array of embeddings, a path, or an opened source. Several paths or sources of the same examples are
+            an ensemble, whose score is the mean over its members (appendix on ensembles of prototypes).
         metric: a name in `METRICS`.
         labels, ids: one per example, in place of the source's own.
         seed: decides samples and ties.
@@ -50,13 +51,18 @@ def score(
     METRICS[metric].check_options(metric, options)
     if seed < 0:
         raise PareError(f"seed must not be negative, got {seed}.")
-    if isinstance(source, Sequence) and source and all(isinstance(member, Source) for member in source):
-        members = [_score_one(s, metric, seed, encoder, on_error, track, options) for s in source]  # type: ignore[arg-type]
-        return _ensemble(members) if len(members) > 1 else members[0]
-    opened = open_source(source, labels=labels, ids=ids, on_error=on_error)  # type: ignore[arg-type]
-    if isinstance(source, Source) and labels is not None:
-        opened.labels = Labels.of(labels, length=len(opened))
-    return _score_one(opened, metric, seed, encoder, on_error, track, options)
+    if isinstance(source, Sequence) and source and all(isinstance(member, str | Path | Source) for member in source):
+        members = list(source) if not isinstance(source, str) else [source]
+    else:
+        members = [source]
+    scored = []
+    for member in members:
+        opened = open_source(member, labels=labels, ids=ids, on_error=on_error)  # type: ignore[arg-type]
+        if isinstance(member, Source) and labels is not None:
+            opened = copy(opened)  # the caller's source keeps its own labels
+            opened.labels = Labels.of(labels, length=len(opened))
+        scored.append(_score_one(opened, metric, seed, encoder, on_error, track, options))
+    return scored[0] if len(scored) == 1 else _ensemble(scored)
 
 
 def _score_one(

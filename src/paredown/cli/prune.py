@@ -57,9 +57,10 @@ def score(
     as_json: JsonOption = False,
 ) -> None:
     """Give every example a score: higher is harder."""
-    from paredown.io import check_output, write_scores
+    from paredown.io import check_output, check_table_name, write_scores
     from paredown.scoring import score as score_sources
 
+    check_table_name(out)
     check_output(out, overwrite=overwrite)
     opened = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
     _announce(opened, metric, k)
@@ -244,7 +245,10 @@ def _show_scoring(provenance: dict[str, Any]) -> None:
     if "k" in report:
         others = report.get("k_sensitivity", {})
         text = ", ".join(f"{value:.2f} at k = {k}" for k, value in others.items())
-        say(f"Prototypes: k = {report['k']}; rank correlation with the scores {text or 'at another k not measured'}.")
+        lowest = min(others.values(), default=1.0)
+        matters = "hardly" if lowest > 0.8 else "somewhat" if lowest > 0.5 else "much"
+        measured = f"rank correlation with the scores {text}: the choice of k matters {matters}" if text else ""
+        say(f"Prototypes: k = {report['k']}; {measured or 'sensitivity to k not measured'}.")
     skipped = provenance.get("skipped", [])
     if skipped:
         say(f"[yellow]Skipped {len(skipped)}:[/]")

@@ -19,6 +19,7 @@ from paredown.sources import VectorSource
 __all__ = [
     "ClassPrototypes",
     "Prototypes",
+    "choose_k",
     "default_k",
     "fit_prototypes",
     "fit_supervised_prototypes",
@@ -59,7 +60,7 @@ def fit_prototypes(
     `k` defaults to the number of classes where there are labels, as in the paper, and otherwise to `default_k`.
     """
     n = len(source)
-    k = _choose_k(source) if k is None else k
+    k = choose_k(source) if k is None else k
     if not 1 <= k <= n:
         raise PareError(f"k must be between 1 and the number of examples, {n}; got {k}.")
     if restarts < 1 or iterations < 1 or sample_per_centroid < 1:
@@ -83,7 +84,8 @@ def default_k(n: int) -> int:
     return min(n, max(2, round(math.sqrt(n) / 2)))
 
 
-def _choose_k(source: VectorSource) -> int:
+def choose_k(source: VectorSource) -> int:
+    """The number of classes where there are labels, otherwise `default_k`."""
     if source.labels is not None and len(source.labels.classes) > 1:
         return min(len(source.labels.classes), len(source))
     return default_k(len(source))

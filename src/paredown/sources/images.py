@@ -33,7 +33,6 @@ class ImageFiles(ImageSource):
             yield decode_image(file, str(name))
 
     def fingerprint(self) -> str:
-        # Names and sizes only would miss edits; both ends of a few thousand files are quick to read.
         return files_fingerprint(file for file in self.files if file.exists())
 
 
@@ -55,8 +54,12 @@ def decode_image(source: Path | bytes, name: str) -> Image.Image | Skipped:
 def open_image_folder(path: Path, options: Options) -> ImageFiles:
     """A folder of images; ids are paths relative to it, and first-level subfolders are the labels."""
     found: list[str] = []
+    visited: set[str] = set()
     for folder, subfolders, names in os.walk(path, followlinks=True):
-        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        # A link may lead back to a folder above it.
+        subfolders[:] = [] if os.path.realpath(folder) in visited else [s for s in subfolders if not s.startswith(".")]
+        names = [] if os.path.realpath(folder) in visited else names
+        visited.add(os.path.realpath(folder))
         relative = Path(folder).relative_to(path)
         found += [
             (relative / name).as_posix()

@@ -12,13 +12,41 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paredown import perceptron as perceptron
     from paredown import theory as theory
+    from paredown.data import Labels as Labels
+    from paredown.data import Scores as Scores
     from paredown.errors import PareError as PareError
+    from paredown.exporting import export as export
+    from paredown.io import read_manifest as read_manifest
+    from paredown.io import read_scores as read_scores
+    from paredown.io import write_scores as write_scores
+    from paredown.metrics import METRICS as METRICS
+    from paredown.pruning import prune as prune
+    from paredown.scoring import score as score
+    from paredown.selection import STRATEGIES as STRATEGIES
+    from paredown.selection import Selection as Selection
+    from paredown.selection import balance_score as balance_score
+    from paredown.selection import select as select
+    from paredown.sources import open_source as open_source
 
 __version__ = "0.1.0"
 
 # Public name -> the module it lives in; a name that is its own home is a subpackage.
 _HOMES = {
+    "METRICS": "metrics",
+    "STRATEGIES": "selection",
+    "Labels": "data",
     "PareError": "errors",
+    "Scores": "data",
+    "Selection": "selection",
+    "balance_score": "selection",
+    "export": "exporting",
+    "open_source": "sources",
+    "prune": "pruning",
+    "read_manifest": "io",
+    "read_scores": "io",
+    "score": "scoring",
+    "select": "selection",
+    "write_scores": "io",
     "perceptron": "perceptron",
     "theory": "theory",
 }

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from paredown import __version__
 
-__all__ = ["JsonOption", "app", "console", "emit", "error_console", "progress_bar"]
+__all__ = ["JsonOption", "app", "console", "emit", "error_console", "progress_bar", "say"]
 
 T = TypeVar("T")
 
@@ -55,10 +55,16 @@ def emit(result: dict[str, Any], *, as_json: bool, show: Callable[[], None]) -> 
         show()
 
 
+def say(text: str) -> None:
+    """Print a sentence for people: the terminal folds it, a file keeps it on one line."""
+    console.print(text, soft_wrap=not console.is_terminal, highlight=False)
+
+
 def progress_bar(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
     """A `paredown.progress.Track` that draws a bar with the time left on stderr."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=error_console, transient=True) as bar:
+    quiet = not error_console.is_terminal  # a log file needs no bar
+    with Progress(*columns, console=error_console, transient=True, disable=quiet) as bar:
         yield from bar.track(items, total=total, description=label)

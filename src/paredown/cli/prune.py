@@ -1,0 +1,283 @@
+"""`paredown score`, `paredown prune` and `paredown export`: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from paredown.cli.app import JsonOption, app, console, emit, error_console, progress_bar, say
+
+if TYPE_CHECKING:
+    from paredown.selection import Selection
+    from paredown.sources import Source
+
+_SHOWN_CLASSES = 20  # rows of the class table on screen; the file has all of them
+
+Sources = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="SOURCE...",
+        help="Embeddings (.npy, .npz, .parquet, or a folder of them), images (a folder, a .csv of paths, .tar files), "
+        "or a Hugging Face dataset folder. Several embeddings of the same examples are an ensemble.",
+        show_default=False,
+    ),
+]
+Metric = Annotated[str, typer.Option(help="How hardness is measured: prototypes, supervised_prototypes or random.")]
+K = Annotated[int | None, typer.Option(help="Number of prototypes; chosen from the data if not given.")]
+LabelFile = Annotated[Path | None, typer.Option("--labels", help="Labels: .npy, or text with one a line.")]
+IdFile = Annotated[Path | None, typer.Option("--ids", help="Ids: .npy, or text with one a line.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="ROLE=NAME", help="Which column is the id, label, embedding, path or image."),
+]
+Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")]
+Encoder = Annotated[str, typer.Option(help="How images become embeddings.")]
+OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
+Seed = Annotated[int, typer.Option(help="Decides samples, ties and everything random.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
+
+
+@app.command(epilog="Example: `paredown score embeddings.npy --labels labels.npy -o scores.parquet`")
+def score(
+    sources: Sources,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file to write.", show_default=False)],
+    metric: Metric = "prototypes",
+    k: K = None,
+    labels: LabelFile = None,
+    ids: IdFile = None,
+    column: Columns = None,
+    split: Split = None,
+    encoder: Encoder = "auto",
+    on_error: OnBad = "raise",
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give every example a score: higher is harder."""
+    from paredown.io import check_output, check_table_name, write_scores
+    from paredown.scoring import score as score_sources
+
+    check_table_name(out)
+    check_output(out, overwrite=overwrite)
+    opened = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
+    _announce(opened, metric, k)
+    options: dict[str, Any] = {"encoder": encoder, "on_error": on_error} | ({} if k is None else {"k": k})
+    scores = score_sources(opened, metric=metric, seed=seed, track=progress_bar, **options)
+    write_scores(scores, out, overwrite=overwrite)
+
+    def show() -> None:
+        _show_scoring(scores.provenance)
+        say(f"{len(scores):,} scores written to [bold]{out}[/]. Next: paredown prune {out} -o DIR")
+
+    emit({"scores": str(out), "examples": len(scores), **scores.provenance}, as_json=as_json, show=show)
+
+
+@app.command(epilog="Example: `paredown prune embeddings.npy --keep-fraction 0.8 -o pruned`")
+def prune(
+    sources: Sources,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write.", show_default=False)],
+    keep_fraction: Annotated[float, typer.Option(help="Fraction of the examples to keep, in (0, 1].")] = 0.8,
+    strategy: Annotated[
+        str, typer.Option(help="Which to keep: hard, easy, random, window, stratified or moderate.")
+    ] = "hard",
+    balance: Annotated[
+        float | None,
+        typer.Option(
+            help="Floor: every class (or cluster) keeps at least this share of what equal pruning would leave it; "
+            "0 is off.",
+            show_default="0.5",
+        ),
+    ] = None,
+    quota: Annotated[str, typer.Option(help="none, proportional or equal numbers per class.")] = "none",
+    drop_hardest: Annotated[float, typer.Option(help="Left out first by window and stratified.")] = 0.05,
+    mix_random: Annotated[float, typer.Option(help="Fraction of the kept ones drawn at random.")] = 0.0,
+    metric: Metric = "prototypes",
+    k: K = None,
+    labels: LabelFile = None,
+    ids: IdFile = None,
+    column: Columns = None,
+    split: Split = None,
+    encoder: Encoder = "auto",
+    on_error: OnBad = "raise",
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Keep the examples worth training on: from any source (or scores, or an earlier output) to a manifest."""
+    from paredown.io import is_scores
+    from paredown.pruning import class_table
+    from paredown.pruning import prune as prune_source
+
+    scoring: dict[str, Any] = {}
+    source: Any = sources[0]
+    given: Any = None
+    if len(sources) == 1 and is_scores(source):
+        given = _column(labels)
+    else:
+        source = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
+        _announce(source, metric, k)
+        scoring = {"encoder": encoder, "on_error": on_error} | ({} if k is None else {"k": k})
+    kept = prune_source(
+        source,
+        keep_fraction=keep_fraction,
+        out=out,
+        overwrite=overwrite,
+        metric=metric,
+        strategy=strategy,
+        balance=balance,
+        labels=given,
+        seed=seed,
+        track=progress_bar,
+        scoring=scoring,
+        quota=quota,
+        drop_hardest=drop_hardest,
+        mix_random=mix_random,
+    )
+    table, b = class_table(kept)
+    result = {
+        "out": str(out),
+        "kept": len(kept),
+        "examples": len(kept.scores),
+        "balance_score": b,
+        "classes": [] if table is None else table.to_pylist(),
+        **kept.provenance(),
+    }
+
+    def show() -> None:
+        _show_scoring(kept.scores.provenance)
+        _show_selection(kept, table, b)
+        say(f"Manifest, provenance and class table written to [bold]{out}[/].")
+        say(f"Next: paredown export {out} --to ids -o kept.txt   (see paredown export --help)")
+
+    emit(result, as_json=as_json, show=show)
+
+
+@app.command(epilog="Example: `paredown export pruned --to indices -o kept.npy`")
+def export(
+    manifest: Annotated[Path, typer.Argument(help="A manifest, or the folder that prune wrote.", show_default=False)],
+    out: Annotated[Path, typer.Option("-o", "--out", help="File or folder to write.", show_default=False)],
+    to: Annotated[
+        str, typer.Option(help="ids, paths, indices, uids (DataComp), images, webdataset or huggingface.")
+    ] = "ids",
+    source: Annotated[Path | None, typer.Option(help="Where the data are now, if they moved.")] = None,
+    ids: IdFile = None,
+    link: Annotated[str, typer.Option(help="For images: copy, hard or symbolic links.")] = "copy",
+    shard_size: Annotated[int, typer.Option(help="For webdataset: examples per tar.")] = 10_000,
+    overwrite: Overwrite = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the kept examples in the form your training job reads."""
+    from paredown.exporting import export as export_manifest
+
+    number = export_manifest(
+        manifest,
+        to=to,
+        out=out,
+        source=source,
+        ids=_column(ids),
+        link=link,  # type: ignore[arg-type]  # checked by export
+        shard_size=shard_size,
+        overwrite=overwrite,
+        track=progress_bar,
+    )
+    emit(
+        {"out": str(out), "to": to, "examples": number},
+        as_json=as_json,
+        show=lambda: say(f"{number:,} kept examples written to [bold]{out}[/] as {to}."),
+    )
+
+
+def _open(
+    sources: list[Path],
+    *,
+    labels: Path | None,
+    ids: Path | None,
+    columns: list[str] | None,
+    split: str | None,
+    on_error: str,
+) -> list[Source]:
+    from paredown.errors import PareError
+    from paredown.sources import open_source
+
+    pairs = [pair.partition("=") for pair in columns or ()]
+    for role, equals, name in pairs:
+        if not equals or not name:
+            raise PareError(f"--column takes ROLE=NAME, such as label=species; got {role!r}.")
+    return [
+        open_source(
+            path,
+            labels=_column(labels),
+            ids=_column(ids),
+            columns={role: name for role, _, name in pairs},
+            split=split,
+            on_error=on_error,  # type: ignore[arg-type]  # checked by open_source
+        )
+        for path in sources
+    ]
+
+
+def _column(path: Path | None) -> Any:
+    from paredown.sources import load_column
+
+    return None if path is None else load_column(path)
+
+
+def _announce(sources: list[Source], metric: str, k: int | None) -> None:
+    from paredown.metrics import METRICS
+    from paredown.pruning import estimate
+
+    for source in sources:
+        if metric in METRICS:  # a misspelt one is reported when it is used
+            labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
+            text = f"{source.location} ({source.kind}{labels}): {estimate(source, metric=metric, k=k)}"
+            error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
+
+
+def _show_scoring(provenance: dict[str, Any]) -> None:
+    report = provenance.get("report", {})
+    if "encoder" in provenance.get("source", {}):
+        say(f"Encoder: {provenance['source']['encoder']}.")
+    for warning in provenance.get("warnings", []):
+        say(f"[yellow]Warning:[/] {warning}")
+    if "k" in report:
+        others = report.get("k_sensitivity", {})
+        text = ", ".join(f"{value:.2f} at k = {k}" for k, value in others.items())
+        lowest = min(others.values(), default=1.0)
+        matters = "hardly" if lowest > 0.8 else "somewhat" if lowest > 0.5 else "much"
+        measured = f"rank correlation with the scores {text}: the choice of k matters {matters}" if text else ""
+        say(f"Prototypes: k = {report['k']}; {measured or 'sensitivity to k not measured'}.")
+    skipped = provenance.get("skipped", [])
+    if skipped:
+        say(f"[yellow]Skipped {len(skipped)}:[/]")
+        for what, why in skipped[:10]:
+            say(f"  {escape(what)}: {escape(why)}")
+        if len(skipped) > 10:
+            say(f"  and {len(skipped) - 10} more, all listed in the provenance")
+
+
+def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
+    from rich.table import Table
+
+    recipe = kept.recipe
+    floor = f", floor {recipe['balance']:g} per {recipe['grouped_by']}" if recipe["grouped_by"] else ""
+    how = f"{recipe['strategy']}, metric {kept.scores.metric}{floor}"
+    say(f"Kept [bold]{len(kept):,}[/] of {len(kept.scores):,} examples ({how}).")
+    if table is not None:
+        rows = table.to_pylist()
+        name = table.column_names[0]
+        shown = Table(title=f"{name} balance b: {b['before']:.3f} before, {b['after']:.3f} after", title_justify="left")
+        for heading in (name, "examples", "kept", "kept %", "lowest score", "median", "highest"):
+            shown.add_column(heading, justify="left" if heading == name else "right")
+        for row in rows[:_SHOWN_CLASSES]:
+            scores = (f"{row[column]:.4f}" for column in ("score_min", "score_median", "score_max"))
+            shown.add_row(
+                str(row[name]), f"{row['examples']:,}", f"{row['kept']:,}", f"{100 * row['kept_fraction']:.1f}", *scores
+            )
+        console.print(shown)
+        if len(rows) > _SHOWN_CLASSES:
+            say(f"... and {len(rows) - _SHOWN_CLASSES} more in classes.csv")
+    for note in kept.notes:
+        say(f"Note: {escape(note)}")

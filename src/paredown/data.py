@@ -1,0 +1,232 @@
+"""The values that flow from source to manifest: ids, labels, batches and scores. numpy only.
+
+Everything that must not depend on the order of files or rows (ties, samples, random choices) is decided by
+`hash_ids`, a seeded hash of the id itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paredown.errors import PareError
+
+__all__ = [
+    "Batch",
+    "Labels",
+    "Scored",
+    "Scores",
+    "check_ids",
+    "hash_ids",
+    "id_array",
+    "name_rows",
+    "unit_rows",
+    "usable_rows",
+]
+
+_STRING = np.dtypes.StringDType()
+_HASH_ROWS = 65_536  # rows hashed at once: bounds the memory of the padded code-point table
+
+
+def id_array(values: ArrayLike) -> NDArray[Any]:
+    """Ids as int64 where they are whole numbers and as variable-width strings otherwise."""
+    ids = np.asarray(values)
+    if ids.ndim != 1:
+        raise PareError(f"ids must be one-dimensional, got shape {ids.shape}.")
+    if ids.dtype.kind in "iu":
+        return ids.astype(np.int64)
+    if ids.dtype.kind in "UTO":
+        missing = [row for row, value in enumerate(ids.tolist()) if value is None or value == "" or value != value]
+        if missing:
+            raise PareError(f"ids are missing at {name_rows(missing)}; every example needs an id.")
+        return ids if ids.dtype.kind == "T" else ids.astype(str).astype(_STRING)
+    raise PareError(f"ids must be whole numbers or text, got {ids.dtype}.")
+
+
+def check_ids(ids: NDArray[Any]) -> None:
+    """Raise if any id occurs twice, naming the first few."""
+    hashes = hash_ids(ids, seed=0)
+    order = np.argsort(hashes, kind="stable")
+    repeated = order[1:][hashes[order[1:]] == hashes[order[:-1]]]
+    # Equal hashes are almost surely equal ids; compare the ids themselves to be sure.
+    seen: dict[Any, list[int]] = {}
+    for row in np.flatnonzero(np.isin(hashes, hashes[repeated])) if len(repeated) else ():
+        seen.setdefault(ids[row : row + 1].tolist()[0], []).append(int(row))
+    twice = {key: rows for key, rows in seen.items() if len(rows) > 1}
+    if twice:
+        key, rows = next(iter(twice.items()))
+        raise PareError(
+            f"{len(twice)} ids occur more than once, e.g. {key!r} at {name_rows(rows)}; ids must be unique."
+        )
+
+
+def hash_ids(ids: NDArray[Any], *, seed: int) -> NDArray[np.uint64]:
+    """A seeded 64-bit hash of each id, the same on every machine and in any row order."""
+    start = _mix(np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15))
+    if ids.dtype.kind == "i":
+        return _mix(ids.astype(np.uint64) ^ start)
+    hashes = np.empty(len(ids), np.uint64)
+    for first in range(0, len(ids), _HASH_ROWS):
+        text = ids[first : first + _HASH_ROWS]
+        width = int(np.strings.str_len(text).max()) // 2 + 1  # two code points to a word
+        words = text.astype(f"U{2 * width}").view(np.uint64).reshape(len(text), width)
+        value = np.full(len(text), start)
+        for column in words.T:
+            value = np.where(column != 0, _mix(value ^ column), value)  # padding leaves the hash alone
+        hashes[first : first + _HASH_ROWS] = value
+    return hashes
+
+
+def _mix(x: Any) -> Any:
+    """The finaliser of splitmix64: every input bit reaches every output bit. Wrapping is meant."""
+    with np.errstate(over="ignore"):
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One class per example: `codes` index into the sorted `classes`."""
+
+    codes: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: ArrayLike | Labels, *, length: int | None = None) -> Labels:
+        """Labels from any array of whole numbers or text; checked against the number of examples if given."""
+        if isinstance(values, Labels):
+            labels = values
+        else:
+            array = np.asarray(values)
+            if array.ndim != 1:
+                raise PareError(f"labels must be one-dimensional, got shape {array.shape}.")
+            labels = cls._encode(array)
+        if length is not None and len(labels) != length:
+            raise PareError(f"there are {len(labels)} labels for {length} examples; give one label per example.")
+        return labels
+
+    @classmethod
+    def _encode(cls, array: NDArray[Any]) -> Labels:
+        if array.dtype.kind in "OUT":
+            missing = [row for row, value in enumerate(array.tolist()) if value is None or value != value]
+            if missing:
+                raise PareError(f"labels are missing at {name_rows(missing)}; label them or drop those rows.")
+            if array.dtype.kind == "O":
+                array = np.asarray(array.tolist())
+        elif array.dtype.kind == "f":
+            bad = np.flatnonzero(~np.isfinite(array))
+            if len(bad):
+                raise PareError(f"labels are missing at {name_rows(bad)}; label them or drop those rows.")
+            if np.any(array != np.round(array)):
+                raise PareError("labels must be classes (whole numbers or text), got fractional numbers.")
+            array = array.astype(np.int64)
+        classes, codes = np.unique(array, return_inverse=True)
+        return cls(codes.astype(np.int64), tuple(str(name) for name in classes.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Labels:
+        return Labels(self.codes[rows], self.classes)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many examples each class has."""
+        return np.bincount(self.codes, minlength=len(self.classes))
+
+    @property
+    def names(self) -> NDArray[Any]:
+        """The class name of every example."""
+        return np.array(self.classes, dtype=_STRING)[self.codes]
+
+
+class Batch(NamedTuple):
+    """What a fitted metric scores: some rows of a source, in source order."""
+
+    ids: NDArray[Any]
+    vectors: NDArray[np.float32]  # unit length, (rows, dim)
+    labels: NDArray[np.int64] | None  # class codes
+
+
+class Scored(NamedTuple):
+    """What a fitted metric returns for a batch: higher is harder."""
+
+    values: NDArray[np.floating]
+    clusters: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One finite score per example (higher is harder), with what is needed to select and to explain."""
+
+    values: NDArray[np.floating]
+    ids: NDArray[Any]
+    metric: str = "score"
+    labels: Labels | None = None
+    clusters: NDArray[np.int64] | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.ids):
+            raise PareError(f"there are {len(self.values)} scores for {len(self.ids)} ids; give one score per id.")
+        bad = np.flatnonzero(~np.isfinite(self.values))
+        if len(bad):
+            raise PareError(f"scores must be finite; {len(bad)} are not, at {name_rows(bad)}.")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+
+def unit_rows(block: NDArray[Any], *, ids: NDArray[Any], first: int, where: str) -> NDArray[np.float32]:
+    """Rows scaled to unit length, or an error that names the rows that cannot be.
+
+    `ids` are the block's own ids and `first` is the row number of its first row, for the message.
+    """
+    vectors = np.asarray(block, dtype=np.float32)
+    norms = _norms(vectors)
+    bad = np.flatnonzero(~_usable(norms))
+    if len(bad):
+        what = "only zeros" if norms[bad[0]] == 0 else "NaN or infinite values"
+        raise PareError(
+            f"{where}: embedding {name_rows(bad + first, ids=ids[bad])} holds {what}; "
+            f"mend the embeddings, or leave such rows out with on_error='skip' (--on-error skip)."
+        )
+    return vectors / norms[:, None].astype(np.float32)
+
+
+def usable_rows(block: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows have a direction: not NaN, not infinite, not all zero."""
+    return _usable(_norms(np.asarray(block, dtype=np.float32)))
+
+
+def _usable(norms: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.isfinite(norms) & (norms > 0)
+
+
+def _norms(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Lengths of float32 rows; in float64 where a float32 square overflows or vanishes."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        squares = np.vecdot(vectors, vectors).astype(np.float64)
+        again = np.flatnonzero(~np.isfinite(squares) | (squares < 1e-30))
+        wide = vectors[again].astype(np.float64)
+        squares[again] = np.vecdot(wide, wide)
+    return np.sqrt(squares)
+
+
+def name_rows(rows: Sequence[int] | NDArray[Any], *, ids: NDArray[Any] | None = None) -> str:
+    """A short human list such as `rows 3, 7, 9 and 12 more`, with ids where they differ from the row number."""
+    shown = [int(row) for row in rows[:3]]
+    texts = [str(row) for row in shown]
+    if ids is not None and any(str(name) != text for name, text in zip(ids[:3], texts, strict=False)):
+        texts = [f"{text} (id {name})" for text, name in zip(texts, ids[:3], strict=False)]
+    more = len(rows) - len(shown)
+    tail = f" and {more} more" if more else ""
+    return f"{'row' if len(rows) == 1 else 'rows'} {', '.join(texts)}{tail}"

@@ -1,0 +1,235 @@
+"""From a manifest to what a training job reads: lists, index arrays, dataset folders, tars and image folders."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paredown.data import Labels
+from paredown.errors import PareError, unknown_name
+from paredown.io import new_output, read_manifest
+from paredown.progress import Track, silent
+from paredown.sources import Source, VectorSource, open_source
+
+__all__ = ["EXPORTS", "export"]
+
+Link = Literal["copy", "hard", "symbolic"]
+
+
+class _Kept(NamedTuple):
+    """What is exported: the kept examples, and how to reach the data they belong to."""
+
+    ids: NDArray[Any]
+    indices: NDArray[np.int64]  # rows of the manifest
+    labels: Labels | None
+    open: Callable[[], tuple[Source, NDArray[np.int64]]]  # the source, and the kept rows of it
+    link: Link
+    shard_size: int
+    track: Track
+
+
+def export(
+    manifest: str | Path,
+    *,
+    to: str,
+    out: str | Path,
+    source: str | Path | Source | None = None,
+    ids: ArrayLike | None = None,
+    link: Link = "copy",
+    shard_size: int = 10_000,
+    overwrite: bool = False,
+    track: Track = silent,
+) -> int:
+    """Write the kept examples of a manifest in another form and return how many there are.
+
+    Args:
+        manifest: `manifest.parquet`, or the folder that `prune` wrote.
+        to: a name in `EXPORTS`.
+        out: the file or folder to write.
+        source: where the data are now, if they moved since they were scored.
+        ids: the ids, if they were given by hand when the data were scored.
+        link: for `images`: `copy` the files, or make `hard` or `symbolic` links.
+        shard_size: for `webdataset`: examples per tar.
+        overwrite: replace an existing `out`.
+        track: reports progress.
+    """
+    if to not in EXPORTS:
+        raise unknown_name("export", to, EXPORTS)
+    if link not in ("copy", "hard", "symbolic"):
+        raise unknown_name("link", link, ("copy", "hard", "symbolic"))
+    if shard_size < 1:
+        raise PareError(f"shard_size must be at least 1, got {shard_size}.")
+    scores, keep = read_manifest(manifest)
+    kept_ids = scores.ids[keep]
+
+    def open_again() -> tuple[Source, NDArray[np.int64]]:
+        return _open_again(scores.provenance.get("source", {}), kept_ids, source, ids)
+
+    labels = None if scores.labels is None else scores.labels[keep]
+    kept = _Kept(kept_ids, np.flatnonzero(keep), labels, open_again, link, shard_size, track)
+    with new_output(Path(out), overwrite=overwrite, folder=EXPORTS[to].folder) as part:
+        EXPORTS[to].write(kept, part)
+    return len(kept.ids)
+
+
+def _open_again(
+    recorded: dict[str, Any], kept_ids: NDArray[Any], given: str | Path | Source | None, ids: ArrayLike | None
+) -> tuple[Source, NDArray[np.int64]]:
+    """The source that was scored and the rows of the kept ids in it."""
+    location = recorded.get("location") if given is None else given
+    if location is None or (isinstance(location, str | Path) and not os.path.exists(location)):
+        raise PareError(f"the data are no longer at {location}; say where they are with --source.")
+    source = open_source(location, ids=ids, on_error="skip", **recorded.get("opened_with", {}))
+    rows = (
+        np.flatnonzero(np.isin(source.ids, kept_ids)) if source.ids.dtype == kept_ids.dtype else np.empty(0, np.int64)
+    )
+    if len(rows) != len(kept_ids):
+        raise PareError(
+            f"{source.location}: {len(kept_ids) - len(rows)} of the {len(kept_ids)} kept ids are not in it; "
+            "is it the data that were scored? Name them with --source, and --ids if the ids were given by hand."
+        )
+    return source, rows
+
+
+# --- lists and arrays ----------------------------------------------------------------------------------------------
+
+
+def _write_ids(kept: _Kept, out: Path) -> None:
+    out.write_text("".join(f"{name}\n" for name in kept.ids), encoding="utf-8")
+
+
+def _write_paths(kept: _Kept, out: Path) -> None:
+    files, rows = _files(kept)
+    out.write_text("".join(f"{os.path.abspath(files[row])}\n" for row in rows), encoding="utf-8")
+
+
+def _write_indices(kept: _Kept, out: Path) -> None:
+    with out.open("wb") as stream:
+        np.save(stream, kept.indices)
+
+
+def _write_uids(kept: _Kept, out: Path) -> None:
+    """DataComp's subset files: 128-bit hexadecimal uids as pairs of unsigned 64-bit numbers, sorted."""
+    names = [str(name) for name in kept.ids]
+    wrong = next((name for name in names if not re.fullmatch(r"[0-9a-fA-F]{32}", name)), None)
+    if wrong is not None:
+        raise PareError(f"DataComp uids are 32 hexadecimal digits, and id {wrong!r} is not; export 'ids' instead.")
+    pairs = np.array([(int(name[:16], 16), int(name[16:], 16)) for name in names], np.dtype("u8,u8"))
+    with out.open("wb") as stream:
+        np.save(stream, np.sort(pairs))
+
+
+# --- data ----------------------------------------------------------------------------------------------------------
+
+
+def _write_images(kept: _Kept, out: Path) -> None:
+    """The kept image files in the same subfolders as before."""
+    files, rows = _files(kept)
+    root = Path(os.path.commonpath([os.path.abspath(file.parent) for file in files]))
+    place: dict[Link, Callable[[Path, Path], Any]] = {
+        "copy": shutil.copy2,
+        "hard": os.link,
+        "symbolic": os.symlink,
+    }
+    for row in kept.track(rows, "writing images", total=len(rows)):
+        file = Path(os.path.abspath(files[row]))
+        target = out / file.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        place[kept.link](file, target)
+
+
+def _files(kept: _Kept) -> tuple[list[Path], NDArray[np.int64]]:
+    from paredown.sources.images import ImageFiles
+
+    source, rows = kept.open()
+    if not isinstance(source, ImageFiles):
+        raise PareError(f"{source.location}: a {source.kind} has no image files; export 'ids' or 'indices' instead.")
+    return source.files, rows
+
+
+def _write_webdataset(kept: _Kept, out: Path) -> None:
+    """The kept examples, all their files and in their old order, in tars of `shard_size` examples."""
+    from paredown.sources.webdataset import WebDataset
+
+    source, _ = kept.open()
+    if not isinstance(source, WebDataset):
+        raise PareError(f"{source.location}: resharding needs WebDataset tars, and this is a {source.kind}.")
+    wanted = set(kept.ids.tolist())
+    written: set[str] = set()
+    with ExitStack() as stack:
+        shard: tarfile.TarFile | None = None
+        for member, data in kept.track(source.members(), "writing tars"):
+            if member.key not in wanted:
+                continue
+            if shard is None or (member.key not in written and len(written) % kept.shard_size == 0):
+                stack.close()
+                shard = stack.enter_context(tarfile.open(out / f"{len(written) // kept.shard_size:05d}.tar", "w"))
+            written.add(member.key)
+            shard.addfile(member.info, io.BytesIO(data))
+
+
+def _write_huggingface(kept: _Kept, out: Path) -> None:
+    """A folder for `datasets.load_from_disk`: the kept rows of a dataset, or one made of images or embeddings."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise PareError("Hugging Face datasets need an extra: pip install 'paredown[hf]'.") from error
+    from paredown.sources.huggingface import HuggingFaceImages, HuggingFaceVectors
+
+    source, rows = kept.open()
+    datasets.disable_progress_bars()
+    if isinstance(source, HuggingFaceImages | HuggingFaceVectors):
+        dataset = source.dataset.select(rows)
+    else:
+        dataset = _make_dataset(source, rows, kept.labels)
+    dataset.save_to_disk(str(out))
+
+
+def _make_dataset(source: Source, rows: NDArray[np.int64], labels: Labels | None) -> Any:
+    import datasets
+
+    from paredown.sources.images import ImageFiles
+
+    columns: dict[str, Any] = {"id": source.ids[rows].tolist()}
+    features: dict[str, Any] = {"id": datasets.Value("string" if source.ids.dtype.kind != "i" else "int64")}
+    if isinstance(source, ImageFiles):
+        columns["image"] = [str(source.files[row]) for row in rows]
+        features["image"] = datasets.Image()
+    elif isinstance(source, VectorSource):
+        columns["embedding"] = source.take(rows)
+        features["embedding"] = datasets.List(datasets.Value("float32"), length=source.dim)
+    else:
+        raise PareError(
+            f"{source.location}: a {source.kind} cannot be made a Hugging Face dataset; export 'ids' instead."
+        )
+    if labels is not None:
+        columns["label"] = labels.codes.tolist()
+        features["label"] = datasets.ClassLabel(names=list(labels.classes))
+    return datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+
+
+class _Export(NamedTuple):
+    write: Callable[[_Kept, Path], None]
+    folder: bool
+    summary: str
+
+
+EXPORTS: dict[str, _Export] = {
+    "ids": _Export(_write_ids, False, "text file, one id a line"),
+    "paths": _Export(_write_paths, False, "text file, one image path a line"),
+    "indices": _Export(_write_indices, False, ".npy of row numbers, for torch.utils.data.Subset"),
+    "uids": _Export(_write_uids, False, ".npy of sorted u8,u8 uids, as DataComp reads"),
+    "images": _Export(_write_images, True, "folder with the kept image files, copied or linked"),
+    "webdataset": _Export(_write_webdataset, True, "folder of tars with the kept examples"),
+    "huggingface": _Export(_write_huggingface, True, "folder for datasets.load_from_disk"),
+}

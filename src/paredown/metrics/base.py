@@ -1,0 +1,52 @@
+"""What a metric is: a name, what it needs and costs, and a `fit` that returns something that scores batches."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from paredown.data import Batch, Scored
+from paredown.errors import PareError
+
+__all__ = ["Metric", "Model"]
+
+
+class Model(Protocol):
+    """A fitted metric: frozen, and row-wise, so that any split of the data gives the same scores."""
+
+    def score(self, batch: Batch) -> Scored:
+        """One score per row of the batch; higher is harder."""
+        ...
+
+    def report(self) -> dict[str, Any]:
+        """What a user should know of the fit, as plain values."""
+        ...
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One entry of `METRICS`.
+
+    `fit(source, *, seed, track, **options) -> Model` learns what the scores need from the whole source.
+    """
+
+    fit: Callable[..., Model]
+    summary: str
+    needs: tuple[str, ...]  # of "embeddings", "labels", "training"
+    cost: str
+    reference: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The metric's own options with their defaults."""
+        parameters = inspect.signature(self.fit).parameters
+        return {name: p.default for name, p in parameters.items() if name not in ("source", "seed", "track")}
+
+    def check_options(self, name: str, given: dict[str, Any]) -> None:
+        """Raise on an option the metric does not have."""
+        for option in given:
+            if option not in self.options:
+                known = ", ".join(self.options) or "none"
+                raise PareError(f"metric {name!r} has no option {option!r}; its options: {known}.")

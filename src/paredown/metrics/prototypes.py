@@ -1,0 +1,145 @@
+"""The paper's own metrics: cosine distance to a prototype (section 6, self-supervised and supervised)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.data import Batch, Scored
+from paredown.errors import PareError
+from paredown.kernels import nearest
+from paredown.metrics.kmeans import spherical_kmeans
+from paredown.progress import Track, silent
+from paredown.sources import VectorSource
+
+__all__ = [
+    "ClassPrototypes",
+    "Prototypes",
+    "choose_k",
+    "default_k",
+    "fit_prototypes",
+    "fit_supervised_prototypes",
+    "rank_correlation",
+]
+
+SENSITIVITY_ROWS = 5_000  # sample on which the ranking at k is compared with k/3 and 3k
+
+
+@dataclass(frozen=True)
+class Prototypes:
+    """Centroids of spherical k-means; a row's score is its cosine distance to the nearest one."""
+
+    centroids: NDArray[np.float32]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def score(self, batch: Batch) -> Scored:
+        index, cosine = nearest(batch.vectors, self.centroids)
+        return Scored(1 - cosine, index)
+
+    def report(self) -> dict[str, Any]:
+        return self.facts
+
+
+def fit_prototypes(
+    source: VectorSource,
+    *,
+    seed: int,
+    k: int | None = None,
+    sample_per_centroid: int = 256,
+    iterations: int = 25,
+    restarts: int = 1,
+    sensitivity: bool = True,
+    track: Track = silent,
+) -> Prototypes:
+    """Cluster a uniform sample of the embeddings by spherical k-means (section 6 and the appendix on k).
+
+    `k` defaults to the number of classes where there are labels, as in the paper, and otherwise to `default_k`.
+    """
+    n = len(source)
+    k = choose_k(source) if k is None else k
+    if not 1 <= k <= n:
+        raise PareError(f"k must be between 1 and the number of examples, {n}; got {k}.")
+    if restarts < 1 or iterations < 1 or sample_per_centroid < 1:
+        raise PareError("restarts, iterations and sample_per_centroid must be at least 1.")
+    sample = source.sample(max(sample_per_centroid * k, SENSITIVITY_ROWS), seed=seed)
+    fitting = sample[: sample_per_centroid * k]
+    clustering = spherical_kmeans(fitting, k, seed=seed, iterations=iterations, restarts=restarts, track=track)
+    facts: dict[str, Any] = {"k": k, "rows_clustered": len(fitting), "mean_cosine": clustering.mean_cosine}
+    if sensitivity and n > 2:
+        facts["k_sensitivity"] = _k_sensitivity(sample[: max(SENSITIVITY_ROWS, 6 * k)], k, seed, track)
+    return Prototypes(clustering.centroids, facts)
+
+
+def default_k(n: int) -> int:
+    """Half the square root of the number of examples, at least 2.
+
+    The paper finds k within a factor of ten of the number of classes equally good (appendix on the number of clusters);
+    half the root of n is within that factor for data sets as different as digits (21 for 10 classes), CIFAR-100 (112
+    for 100) and ImageNet (566 for 1000).
+    """
+    return min(n, max(2, round(math.sqrt(n) / 2)))
+
+
+def choose_k(source: VectorSource) -> int:
+    """The number of classes where there are labels, otherwise `default_k`."""
+    if source.labels is not None and len(source.labels.classes) > 1:
+        return min(len(source.labels.classes), len(source))
+    return default_k(len(source))
+
+
+def _k_sensitivity(sample: NDArray[np.float32], k: int, seed: int, track: Track) -> dict[str, float]:
+    """Spearman correlation of the scores at k with those at k/3 and 3k, all fitted to the same sample.
+
+    High values say that the choice of k hardly matters for which examples are kept.
+    """
+    sizes = [max(1, round(k / 3)), k, min(3 * k, max(1, len(sample) // 2))]
+    distances = [
+        1 - nearest(sample, spherical_kmeans(sample, size, seed=seed, iterations=8).centroids)[1]
+        for size in track(sizes, "sensitivity to k", total=len(sizes))
+    ]
+    return {str(size): rank_correlation(distances[1], d) for size, d in zip(sizes, distances, strict=True) if size != k}
+
+
+def rank_correlation(a: NDArray[Any], b: NDArray[Any]) -> float:
+    """Spearman's rank correlation, ties given their mean rank."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(a), rankdata(b)
+    if any(np.ptp(r) == 0 for r in ranks):
+        return 0.0  # a constant ranking says nothing
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+@dataclass(frozen=True)
+class ClassPrototypes:
+    """One unit prototype per class; a row's score is its cosine distance to that of its own class."""
+
+    centroids: NDArray[np.float32]
+
+    def score(self, batch: Batch) -> Scored:
+        assert batch.labels is not None
+        return Scored(1 - np.vecdot(batch.vectors, self.centroids[batch.labels]))
+
+    def report(self) -> dict[str, Any]:
+        return {"classes": len(self.centroids)}
+
+
+def fit_supervised_prototypes(source: VectorSource, *, seed: int, track: Track = silent) -> ClassPrototypes:
+    """Average the embeddings of each class (section 6, the supervised baseline).
+
+    Embeddings are scaled to unit length before averaging, so that a few long ones do not decide the direction.
+    """
+    assert source.labels is not None
+    sums = np.zeros((len(source.labels.classes), source.dim))
+    for batch in track(source.batches(), "class means", total=source.n_blocks):
+        assert batch.labels is not None
+        order = np.argsort(batch.labels, kind="stable")
+        present, starts = np.unique(batch.labels[order], return_index=True)
+        sums[present] += np.add.reduceat(batch.vectors[order], starts, axis=0, dtype=np.float64)
+    lengths = np.sqrt(np.vecdot(sums, sums))[:, None]
+    # A class that cancels to nothing has no direction: every member is equally far from it.
+    return ClassPrototypes(np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 1e-9).astype(np.float32))

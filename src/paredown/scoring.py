@@ -1,0 +1,133 @@
+"""The arrow from a source to scores: fit a metric, then score every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from paredown import __version__
+from paredown.data import Batch, Labels, Scored, Scores, hash_ids
+from paredown.encoders import EncodedImages, encode
+from paredown.errors import PareError, unknown_name
+from paredown.metrics import METRICS
+from paredown.progress import Track, silent
+from paredown.sources import ImageSource, OnError, Source, VectorSource, open_source
+
+__all__ = ["score"]
+
+
+def score(
+    source: str | Path | ArrayLike | Source | Sequence[str | Path | Source],
+    *,
+    metric: str = "prototypes",
+    labels: ArrayLike | Labels | None = None,
+    ids: ArrayLike | None = None,
+    seed: int = 0,
+    encoder: str = "auto",
+    on_error: OnError = "raise",
+    track: Track = silent,
+    **options: Any,
+) -> Scores:
+    """One score per example; higher is harder.
+
+    Args:
+        source: an array of embeddings, a path, or an opened source. Several paths or sources of the same examples are
+            an ensemble, whose score is the mean over its members (appendix on ensembles of prototypes).
+        metric: a name in `METRICS`.
+        labels, ids: one per example, in place of the source's own.
+        seed: decides samples and ties.
+        encoder: how images become embeddings.
+        on_error: `raise` at the first unreadable example, or `skip` it.
+        track: reports progress.
+        **options: the metric's own, such as `k`; see `METRICS[metric].options`.
+    """
+    if metric not in METRICS:
+        raise unknown_name("metric", metric, METRICS)
+    METRICS[metric].check_options(metric, options)
+    if seed < 0:
+        raise PareError(f"seed must not be negative, got {seed}.")
+    if isinstance(source, Sequence) and source and all(isinstance(member, str | Path | Source) for member in source):
+        members = list(source) if not isinstance(source, str) else [source]
+    else:
+        members = [source]
+    scored = []
+    for member in members:
+        opened = open_source(member, labels=labels, ids=ids, on_error=on_error)  # type: ignore[arg-type]
+        if isinstance(member, Source) and labels is not None:
+            opened = copy(opened)  # the caller's source keeps its own labels
+            opened.labels = Labels.of(labels, length=len(opened))
+        scored.append(_score_one(opened, metric, seed, encoder, on_error, track, options))
+    return scored[0] if len(scored) == 1 else _ensemble(scored)
+
+
+def _score_one(
+    source: Source,
+    metric: str,
+    seed: int,
+    encoder: str,
+    on_error: OnError,
+    track: Track,
+    options: dict[str, Any],
+) -> Scores:
+    needs = METRICS[metric].needs
+    if "labels" in needs and source.labels is None:
+        raise PareError(
+            f"metric {metric!r} needs labels, and {source.location} has none; give them, or use metric 'prototypes'."
+        )
+    if "embeddings" in needs and isinstance(source, ImageSource):
+        source = encode(source, encoder=encoder, seed=seed, on_error=on_error, track=track)
+    model = METRICS[metric].fit(source, seed=seed, track=track, **options)
+    batches, total = _batches(source, needs)
+    scored = [model.score(batch) for batch in track(batches, "scoring", total=total)]
+    return Scores(
+        values=np.concatenate([s.values for s in scored]),
+        ids=source.ids,
+        metric=metric,
+        labels=source.labels,
+        clusters=_clusters(scored),
+        provenance={
+            "paredown": __version__,
+            "metric": metric,
+            "options": options,
+            "seed": seed,
+            "source": source.provenance(),
+            "report": model.report(),
+            "warnings": list(source.warnings) if isinstance(source, EncodedImages) else [],
+            "skipped": [list(item) for item in source.skipped],
+        },
+    )
+
+
+def _batches(source: Source, needs: tuple[str, ...]) -> tuple[Iterator[Batch], int]:
+    """Batches of embeddings, or one batch of ids alone for a metric that does not look at the data."""
+    if "embeddings" in needs and isinstance(source, VectorSource):
+        return source.batches(), source.n_blocks
+    nothing = np.empty((len(source), 0), np.float32)
+    return iter([Batch(source.ids, nothing, None if source.labels is None else source.labels.codes)]), 1
+
+
+def _clusters(scored: list[Scored]) -> Any:
+    parts = [s.clusters for s in scored if s.clusters is not None]
+    return np.concatenate(parts) if parts else None
+
+
+def _ensemble(members: list[Scores]) -> Scores:
+    """The mean of the members' scores, matched by id; clusters and labels are those of the first member."""
+    first = members[0]
+    order = np.argsort(hash_ids(first.ids, seed=0))
+    total = first.values.astype(np.float64)
+    for member in members[1:]:
+        other = np.argsort(hash_ids(member.ids, seed=0))
+        if len(other) != len(order) or np.any(member.ids[other] != first.ids[order]):
+            raise PareError(
+                f"an ensemble needs the same examples in every source; {first.provenance['source']['location']} has "
+                f"{len(first)} and {member.provenance['source']['location']} has {len(member)}, or other ids."
+            )
+        total[order] += member.values[other]
+    provenance = first.provenance | {"ensemble": [member.provenance["source"] for member in members]}
+    return Scores(total / len(members), first.ids, first.metric, first.labels, first.clusters, provenance)

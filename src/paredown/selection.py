@@ -1,0 +1,327 @@
+"""The arrow from scores to kept examples, and the only place that knows fractions, strategies, ties and floors.
+
+A strategy is a total order of the examples, best first; the first ones are kept. A floor first reserves some places
+for the best of each class (or cluster), and the order fills the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paredown.data import Labels, Scores, check_ids, hash_ids, id_array
+from paredown.errors import PareError, unknown_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["STRATEGIES", "Selection", "balance_score", "select"]
+
+STRATIFIED_BINS = 50
+PAPER_BALANCE = 0.5  # the appendix on class balance keeps at least half of what equal pruning would
+
+_REPEATABLE = ("strategy", "balance", "quota", "drop_hardest", "mix_random", "seed")
+
+Quota = Literal["none", "proportional", "equal"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which examples are kept, and how they were chosen."""
+
+    scores: Scores
+    keep: NDArray[np.bool_]
+    groups: Labels | None  # what the floor or quota was held for: classes, or clusters
+    recipe: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def indices(self) -> NDArray[np.int64]:
+        """Row numbers of the kept examples, ascending."""
+        return np.flatnonzero(self.keep)
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """Ids of the kept examples, in row order."""
+        return self.scores.ids[self.keep]
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.keep))
+
+    def at(self, keep_fraction: float) -> Selection:
+        """The same recipe at another keep_fraction, from the same scores."""
+        options = {name: self.recipe[name] for name in _REPEATABLE}
+        return select(self.scores, keep_fraction=keep_fraction, **options)
+
+    def manifest(self) -> pa.Table:
+        """Every example with `id`, `keep` and `score` (and label and cluster), the recipe in the table's metadata."""
+        from paredown.io import manifest_table
+
+        return manifest_table(self.scores, self.keep, self.provenance())
+
+    def provenance(self) -> dict[str, Any]:
+        """The record of the scores with the recipe of the selection."""
+        return self.scores.provenance | {"selection": self.recipe, "notes": list(self.notes)}
+
+
+def select(
+    scores: Scores | ArrayLike,
+    *,
+    keep_fraction: float,
+    strategy: str = "hard",
+    labels: ArrayLike | Labels | None = None,
+    balance: float | None = None,
+    quota: Quota = "none",
+    drop_hardest: float = 0.05,
+    mix_random: float = 0.0,
+    ids: ArrayLike | None = None,
+    seed: int = 0,
+) -> Selection:
+    """Keep exactly `round(keep_fraction * n)` examples (at least one).
+
+    Args:
+        scores: `Scores`, or one number per example (higher is harder).
+        keep_fraction: the fraction kept, in (0, 1].
+        strategy: `hard` (highest scores), `easy` (lowest), `random`, `window` (the hardest after leaving out the
+            `drop_hardest` fraction), `stratified` (leave out the `drop_hardest` fraction, then equal budgets over score
+            bins, at random inside a bin), `moderate` (closest to the median score).
+        labels: classes for the floor or quota. Without them `balance` uses the classes that came with the scores, or
+            else the clusters.
+        balance: every class keeps at least `balance * keep_fraction` of its own examples, rounded up where the total
+            allows. Defaults to the paper's 0.5 if labels are given here and to 0 (no floor) otherwise.
+        quota: `proportional` gives every class the same fraction, `equal` the same number (as far as it has them).
+        drop_hardest: see `window` and `stratified`.
+        mix_random: this fraction of the kept examples is drawn at random from what the strategy left.
+        ids: ids of plain scores; row numbers if not given. Ties are broken by a seeded hash of the id.
+        seed: decides ties and everything random.
+    """
+    scores = _as_scores(scores, ids)
+    n = len(scores)
+    balance = (0.0 if labels is None else PAPER_BALANCE) if balance is None else float(balance)
+    _check(keep_fraction, strategy, balance, quota, drop_hardest, mix_random, seed)
+    if labels is not None:
+        scores = replace(scores, labels=Labels.of(labels, length=n))
+    groups, grouped_by = _groups(scores) if balance > 0 or quota != "none" else (None, None)
+
+    n_keep = max(1, round(keep_fraction * n))
+    dropped = min(round(drop_hardest * n), n - n_keep)
+    order = STRATEGIES[strategy](scores.values, hash_ids(scores.ids, seed=seed), dropped)
+    shuffled = np.argsort(hash_ids(scores.ids, seed=seed + 1))
+    notes: list[str] = []
+    keep = np.zeros(n, bool)
+    if groups is not None and quota != "none":
+        numbers = _quotas(groups.counts, n_keep, quota)
+        keep[_best_of_each(order, groups, numbers - np.rint(mix_random * numbers).astype(np.int64))] = True
+        keep[_best_of_each(shuffled, groups, numbers - groups[keep].counts, ~keep)] = True
+    else:
+        if groups is not None:
+            floors, notes = _floors(groups, balance * keep_fraction, n_keep)
+            keep[_best_of_each(order, groups, floors)] = True
+        free = n_keep - int(np.count_nonzero(keep))
+        n_random = min(round(mix_random * n_keep), free)
+        keep[_first(order, ~keep, free - n_random)] = True
+        keep[_first(shuffled, ~keep, n_random)] = True
+    recipe = {
+        "keep_fraction": keep_fraction,
+        "kept": n_keep,
+        "strategy": strategy,
+        "balance": balance,
+        "quota": quota,
+        "drop_hardest": drop_hardest,
+        "mix_random": mix_random,
+        "seed": seed,
+        "grouped_by": grouped_by,
+    }
+    return Selection(scores, keep, groups, recipe, (*notes, *_lost_and_single(groups, keep)))
+
+
+def balance_score(labels: ArrayLike | Labels) -> float:
+    """The paper's b in [0, 1]: over random pairs of classes, the mean of the smaller count over the larger.
+
+    Appendix on class balance. Classes without examples count (two of them as wholly unbalanced), which needs `Labels`,
+    since plain labels name only the classes that occur. With a single class b is 1.
+    """
+    counts = np.sort(Labels.of(labels).counts).astype(np.float64)
+    c = len(counts)
+    if c < 2:
+        return 1.0
+    # Sorted ascending, class j is the larger one of the pairs with all i < j.
+    smaller = np.concatenate([[0.0], np.cumsum(counts)[:-1]])
+    ratios = np.divide(smaller, counts, out=np.zeros(c), where=counts > 0)
+    return float(ratios.sum() / (c * (c - 1) / 2))
+
+
+# --- strategies: total orders, best first --------------------------------------------------------------------------
+
+
+def _hardest_first(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
+    return np.lexsort((ties, -values))
+
+
+def _easiest_first(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
+    return _hardest_first(values, ties, dropped)[::-1]
+
+
+def _shuffled(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
+    return np.argsort(ties)
+
+
+def _window(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
+    return np.roll(_hardest_first(values, ties, dropped), -dropped)
+
+
+def _stratified(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
+    """Deal the examples out bin by bin: after any number of rounds every bin has given the same, or all it had.
+
+    The bins have equal width over the range of scores that is left, as in coverage-centric selection.
+    """
+    hardest = _hardest_first(values, ties, dropped)
+    rest = hardest[dropped:]
+    low, high = values[rest[-1]], values[rest[0]]
+    scale = STRATIFIED_BINS / (high - low) if high > low else 0.0
+    bins = np.minimum(((values[rest] - low) * scale).astype(np.int64), STRATIFIED_BINS - 1)
+    by_bin = np.lexsort((ties[rest], bins))
+    starts = np.searchsorted(bins[by_bin], np.arange(STRATIFIED_BINS))
+    turn = np.empty(len(rest), np.int64)
+    turn[by_bin] = np.arange(len(rest)) - starts[bins[by_bin]]
+    return np.concatenate([rest[np.lexsort((ties[rest], turn))], hardest[:dropped]])
+
+
+def _moderate(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
+    return np.lexsort((ties, np.abs(values - np.median(values))))
+
+
+STRATEGIES: dict[str, Callable[[NDArray[Any], NDArray[np.uint64], int], NDArray[np.int64]]] = {
+    "hard": _hardest_first,
+    "easy": _easiest_first,
+    "random": _shuffled,
+    "window": _window,
+    "stratified": _stratified,
+    "moderate": _moderate,
+}
+
+
+# --- floors and quotas ---------------------------------------------------------------------------------------------
+
+
+def _floors(groups: Labels, fraction: float, n_keep: int) -> tuple[NDArray[np.int64], list[str]]:
+    """How many examples each group is sure of: `fraction` of its own, rounded up if that fits into `n_keep`."""
+    exact = fraction * groups.counts
+    up = np.ceil(exact - 1e-9).astype(np.int64)
+    if up.sum() <= n_keep:
+        return up, []
+    down = np.floor(exact + 1e-9).astype(np.int64)
+    # Groups that would vanish come first, then those that lose most by rounding down.
+    order = np.lexsort((np.arange(len(down)), -(exact - down), down > 0))
+    raised = order[(up > down)[order]][: max(0, n_keep - down.sum())]
+    down[raised] += 1
+    short = int(np.count_nonzero(down < up))
+    return down, [
+        f"the floor needs {up.sum()} examples rounded up but only {n_keep} are kept: "
+        f"{short} of {len(up)} classes or clusters have it rounded down."
+    ]
+
+
+def _quotas(counts: NDArray[np.int64], n_keep: int, quota: Quota) -> NDArray[np.int64]:
+    """Exact numbers per group that add up to `n_keep`."""
+    if quota == "proportional":
+        exact = counts * (n_keep / counts.sum())
+        given = np.floor(exact + 1e-9).astype(np.int64)
+        given[np.lexsort((np.arange(len(counts)), given - exact))[: n_keep - given.sum()]] += 1
+        return given
+    # Equal: the highest common level that the groups, as far as they have examples, can all be given.
+    level, above = 0, int(counts.max()) + 1
+    while above - level > 1:
+        middle = (level + above) // 2
+        level, above = (middle, above) if np.minimum(counts, middle).sum() <= n_keep else (level, middle)
+    given = np.minimum(counts, level)
+    given[np.flatnonzero(counts > given)[: n_keep - given.sum()]] += 1
+    return given
+
+
+def _best_of_each(
+    order: NDArray[np.int64], groups: Labels, numbers: NDArray[np.int64], allowed: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """The first `numbers[g]` allowed examples of each group g in the given order."""
+    order = order if allowed is None else order[allowed[order]]
+    codes = groups.codes[order]
+    by_group = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[by_group], np.arange(len(groups.classes)))
+    place = np.empty(len(order), np.int64)
+    place[by_group] = np.arange(len(order)) - starts[codes[by_group]]
+    return order[place < numbers[codes]]
+
+
+def _first(order: NDArray[np.int64], allowed: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
+    return order[allowed[order]][:number]
+
+
+def _lost_and_single(groups: Labels | None, keep: NDArray[np.bool_]) -> list[str]:
+    if groups is None:
+        return []
+    counts, kept = groups.counts, groups[keep].counts
+    notes = []
+    single = [groups.classes[g] for g in np.flatnonzero(counts == 1)]
+    if single:
+        notes.append(f"{len(single)} classes or clusters have a single example: {_few(single)}.")
+    lost = [groups.classes[g] for g in np.flatnonzero((counts > 0) & (kept == 0))]
+    if lost:
+        notes.append(f"{len(lost)} classes or clusters keep no example: {_few(lost)}.")
+    return notes
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+# --- checks --------------------------------------------------------------------------------------------------------
+
+
+def _as_scores(scores: Scores | ArrayLike, ids: ArrayLike | None) -> Scores:
+    if isinstance(scores, Scores):
+        if ids is not None:
+            raise PareError("these scores carry their own ids; give ids only with plain numbers.")
+        return scores
+    values = np.asarray(scores)
+    if values.ndim != 1 or values.dtype.kind not in "fiub" or len(values) == 0:
+        raise PareError(f"scores must be a non-empty one-dimensional array of numbers, got shape {values.shape}.")
+    names = np.arange(len(values)) if ids is None else id_array(ids)
+    check_ids(names)
+    return Scores(values.astype(np.float64) if values.dtype.kind != "f" else values, names)
+
+
+def _groups(scores: Scores) -> tuple[Labels, str]:
+    if scores.labels is not None:
+        return scores.labels, "label"
+    if scores.clusters is not None:
+        return Labels.of(scores.clusters), "cluster"
+    raise PareError("a floor or quota needs labels or clusters, and these scores have neither; use balance=0 for none.")
+
+
+def _check(
+    keep_fraction: float,
+    strategy: str,
+    balance: float,
+    quota: str,
+    drop_hardest: float,
+    mix_random: float,
+    seed: int,
+) -> None:
+    if not 0 < keep_fraction <= 1:
+        raise PareError(f"keep_fraction must be in (0, 1], got {keep_fraction}.")
+    if strategy not in STRATEGIES:
+        raise unknown_name("strategy", strategy, STRATEGIES)
+    if not 0 <= balance <= 1:
+        raise PareError(f"balance must be in [0, 1], got {balance}.")
+    if quota not in ("none", "proportional", "equal"):
+        raise unknown_name("quota", quota, ("none", "proportional", "equal"))
+    if not 0 <= drop_hardest < 1:
+        raise PareError(f"drop_hardest must be in [0, 1), got {drop_hardest}.")
+    if not 0 <= mix_random <= 1:
+        raise PareError(f"mix_random must be in [0, 1], got {mix_random}.")
+    if seed < 0:
+        raise PareError(f"seed must not be negative, got {seed}.")

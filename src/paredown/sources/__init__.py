@@ -1,0 +1,89 @@
+"""Where examples come from: one `open_source` for arrays, tables, image folders, datasets and tars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+
+from numpy.typing import ArrayLike
+
+from paredown.data import Labels
+from paredown.errors import PareError, unknown_name
+from paredown.sources.arrays import ArraySource, load_column
+from paredown.sources.base import ImageSource, OnError, Options, Skipped, Source, VectorSource
+
+__all__ = ["ArraySource", "ImageSource", "OnError", "Skipped", "Source", "VectorSource", "load_column", "open_source"]
+
+
+def open_source(
+    data: str | Path | ArrayLike | Source,
+    *,
+    ids: ArrayLike | None = None,
+    labels: ArrayLike | Labels | None = None,
+    columns: Mapping[str, str] | None = None,
+    split: str | None = None,
+    on_error: OnError = "raise",
+) -> Source:
+    """Open examples wherever they are: an array, a file or a folder, told apart by what is there.
+
+    Args:
+        data: a (rows, dimensions) array; a `.npy`, `.npz`, `.parquet`, `.csv` or `.tar` file; or a folder of `.npy`
+            shards, Parquet files, tars, images, or one written by Hugging Face's `save_to_disk`.
+        ids, labels: one per example, in place of those the source has.
+        columns: which column of a table holds the `id`, `label`, `embedding`, `path` or `image`, where their names
+            leave it open, e.g. `{"label": "species"}`.
+        split: which split of a Hugging Face dataset; `train` if it has several.
+        on_error: `raise` at the first unreadable file, or `skip` and list it in `source.skipped`.
+    """
+    if on_error not in ("raise", "skip"):
+        raise PareError(f"on_error must be 'raise' or 'skip', got {on_error!r}.")
+    if isinstance(data, Source):
+        return data
+    if not isinstance(data, str | Path):
+        return ArraySource(data, ids=ids, labels=labels)
+    path = Path(data)
+    if not path.exists():
+        raise PareError(f"{path}: there is no such file or folder.")
+    columns = dict(columns or {})
+    for role in columns:
+        if role not in COLUMN_ROLES:
+            raise unknown_name("column role", role, COLUMN_ROLES)
+    options = Options(ids=ids, labels=labels, columns=columns, split=split, on_error=on_error)
+    module, opener = _folder_opener(path) if path.is_dir() else _file_opener(path)
+    source = getattr(import_module(f"paredown.sources.{module}"), opener)(path, options)
+    source.opened_with = {"columns": columns, "split": split}
+    if on_error == "skip" and isinstance(source, VectorSource):
+        return source.without_unusable()
+    return source
+
+
+COLUMN_ROLES = ("id", "label", "embedding", "path", "image")
+
+# File suffix -> the module and function that opens it, imported only when needed.
+_FILES = {
+    ".npy": ("arrays", "NpySource"),
+    ".npz": ("arrays", "open_npz"),
+    ".parquet": ("tables", "open_parquet"),
+    ".csv": ("tables", "open_manifest"),
+    ".tar": ("webdataset", "WebDataset"),
+}
+_SHARDS = (".npy", ".parquet", ".tar")  # those that a folder may hold many of
+
+
+def _file_opener(path: Path) -> tuple[str, str]:
+    if path.suffix.lower() not in _FILES:
+        raise PareError(
+            f"{path}: files of this kind are not known; give one of {', '.join(_FILES)}, or a folder of images, "
+            ".npy, .parquet or .tar files."
+        )
+    return _FILES[path.suffix.lower()]
+
+
+def _folder_opener(path: Path) -> tuple[str, str]:
+    if (path / "dataset_dict.json").exists() or (path / "dataset_info.json").exists():
+        return "huggingface", "open_dataset_folder"
+    present = [suffix for suffix in _SHARDS if any(path.glob(f"*{suffix}"))]
+    if len(present) > 1:
+        raise PareError(f"{path}: it holds {' and '.join(present)} files; which are the data? Name one file or folder.")
+    return _FILES[present[0]] if present else ("images", "open_image_folder")

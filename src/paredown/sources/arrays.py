@@ -1,0 +1,193 @@
+"""Embeddings as arrays: in memory, one `.npy` or `.npz` file, or a folder of `.npy` shards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paredown.data import Labels, id_array
+from paredown.errors import PareError
+from paredown.sources.base import OnError, Options, Skipped, VectorSource, files_fingerprint, natural_order
+
+__all__ = ["ArraySource", "NpySource", "load_column", "open_npz"]
+
+
+class ArraySource(VectorSource):
+    """Embeddings already in memory, (n, dim)."""
+
+    def __init__(
+        self,
+        vectors: ArrayLike,
+        *,
+        ids: ArrayLike | None = None,
+        labels: ArrayLike | Labels | None = None,
+        location: str = "array",
+        kind: str = "array",
+        fingerprint: str | None = None,
+    ) -> None:
+        array = np.asarray(vectors)
+        if array.ndim != 2 or array.dtype.kind not in "fiu":
+            raise PareError(
+                f"{location}: embeddings must be a (rows, dimensions) array of numbers, "
+                f"got shape {array.shape} of {array.dtype}."
+            )
+        if array.shape[1] == 0:
+            raise PareError(f"{location}: embeddings have no dimensions (shape {array.shape}).")
+        self._vectors, self._fingerprint = array, fingerprint
+        self.dim = array.shape[1]
+        ids = np.arange(len(array)) if ids is None else ids
+        check_length(location, ids, len(array))
+        self._describe(location, kind, ids=ids, labels=labels)
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        for first in range(0, len(self._vectors), rows):
+            yield self._vectors[first : first + rows]
+
+    def fingerprint(self) -> str:
+        if self._fingerprint is None:
+            digest = hashlib.sha256(repr((self._vectors.shape, self._vectors.dtype.str)).encode())
+            for block in self.blocks(self.block_rows):
+                digest.update(np.ascontiguousarray(block).tobytes())
+            self._fingerprint = digest.hexdigest()[:16]
+        return self._fingerprint
+
+
+class _Shard(NamedTuple):
+    """One `.npy` file of embeddings."""
+
+    path: Path
+    rows: int
+    dim: int
+    dtype: np.dtype[Any]
+    offset: int  # where the data begin
+
+
+class NpySource(VectorSource):
+    """One or several `.npy` files, read in blocks with plain reads (a memory map would be slower when cold).
+
+    Rows of a single file have their row number as id; rows of a folder of shards have `shard:row`, so that ids do not
+    depend on how many shards there are or in which order they are listed. In a folder, `ids.npy` and `labels.npy` are
+    taken as the ids and labels of all rows, shards in natural order.
+    """
+
+    def __init__(self, path: Path, options: Options) -> None:
+        self.skipped = []
+        ids, labels, files = options.ids, options.labels, [path]
+        if path.is_dir():
+            columns = {name: path / f"{name}.npy" for name in ("ids", "labels")}
+            files = sorted((f for f in path.glob("*.npy") if f not in columns.values()), key=natural_order)
+            ids = load_column(columns["ids"]) if ids is None and columns["ids"].exists() else ids
+            labels = load_column(columns["labels"]) if labels is None and columns["labels"].exists() else labels
+        self._shards = list(self._readable(files, options.on_error))
+        total = sum(shard.rows for shard in self._shards)
+        if total == 0:
+            raise PareError(f"{path}: the source is empty; no rows of embeddings could be read from it.")
+        self.dim = self._shards[0].dim
+        for shard in self._shards:
+            if shard.dim != self.dim:
+                raise PareError(
+                    f"{path}: embeddings differ in dimension: {self._shards[0].path.name} has {self.dim}, "
+                    f"{shard.path.name} has {shard.dim}; all shards must come from the same encoder."
+                )
+        ids = self._default_ids(single=not path.is_dir()) if ids is None else ids
+        check_length(str(path), ids, total)
+        self._describe(str(path), "npy", ids=ids, labels=labels)
+
+    def _readable(self, files: list[Path], on_error: OnError) -> Iterator[_Shard]:
+        for file in files:
+            try:
+                yield _read_header(file)
+            except PareError as error:
+                if on_error == "raise":
+                    raise
+                self.skipped.append(Skipped(file.name, str(error)))
+
+    def _default_ids(self, *, single: bool) -> NDArray[Any]:
+        if single:
+            return np.arange(self._shards[0].rows)
+        return id_array([f"{shard.path.stem}:{row}" for shard in self._shards for row in range(shard.rows)])
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        for shard in self._shards:
+            with shard.path.open("rb") as stream:
+                stream.seek(shard.offset)
+                for first in range(0, shard.rows, rows):
+                    count = min(rows, shard.rows - first)
+                    yield np.fromfile(stream, shard.dtype, count * shard.dim).reshape(count, shard.dim)
+
+    def fingerprint(self) -> str:
+        return files_fingerprint(shard.path for shard in self._shards)
+
+
+def _read_header(file: Path) -> _Shard:
+    """Shape, type and data offset of a `.npy` file, checked against its size."""
+    try:
+        with file.open("rb") as stream:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(stream)
+            offset = stream.tell()
+    except (ValueError, OSError, EOFError) as error:
+        raise PareError(f"{file}: not a readable .npy file ({error}).") from error
+    if len(shape) != 2 or dtype.kind not in "fiu":
+        raise PareError(
+            f"{file}: embeddings must be a (rows, dimensions) array of numbers, got shape {shape} of {dtype}."
+        )
+    if fortran and min(shape) > 1:
+        raise PareError(f"{file}: stored column by column; save it again with np.ascontiguousarray.")
+    expected = offset + shape[0] * shape[1] * dtype.itemsize
+    actual = file.stat().st_size
+    if actual < expected:
+        raise PareError(f"{file}: truncated; {expected} bytes expected for shape {shape}, {actual} found.")
+    return _Shard(file, shape[0], shape[1], dtype, offset)
+
+
+def open_npz(path: Path, options: Options) -> ArraySource:
+    """A `.npz` whose only 2-d array (or the one named `embeddings`) is the embeddings; `ids`, `labels` if present."""
+    arrays = _load_npz(path)
+    matrices = [name for name, array in arrays.items() if array.ndim == 2]
+    name = "embeddings" if "embeddings" in matrices else matrices[0] if len(matrices) == 1 else None
+    if name is None:
+        held = ", ".join(f"{key} {array.shape}" for key, array in arrays.items()) or "nothing"
+        raise PareError(f"{path}: needs a 2-d array named 'embeddings'; it holds {held}.")
+    return ArraySource(
+        arrays[name],
+        ids=arrays.get("ids") if options.ids is None else options.ids,
+        labels=arrays.get("labels") if options.labels is None else options.labels,
+        location=str(path),
+        kind="npz",
+        fingerprint=files_fingerprint([path]),
+    )
+
+
+def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # numpy and zipfile raise many types for a damaged file
+        raise PareError(f"{path}: not a readable .npz file ({error}).") from error
+
+
+def check_length(location: str, ids: ArrayLike, rows: int) -> None:
+    """Raise unless there is one id per row."""
+    if np.size(ids) != rows:
+        raise PareError(f"{location}: there are {np.size(ids)} ids for {rows} embeddings; give one id per row.")
+
+
+def load_column(path: Path) -> NDArray[Any]:
+    """A one-dimensional array of ids or labels from `.npy` or a text file with one value a line."""
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        lines = np.array(path.read_text(encoding="utf-8").splitlines())
+    except (ValueError, OSError, EOFError) as error:
+        raise PareError(f"{path}: not a readable column of ids or labels ({error}).") from error
+    try:
+        return lines.astype(np.int64)
+    except ValueError:
+        return lines

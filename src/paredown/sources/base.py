@@ -1,0 +1,218 @@
+"""What a source is: examples with stable ids in one fixed order, as vectors or as images."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paredown.data import Batch, Labels, check_ids, hash_ids, id_array, unit_rows, usable_rows
+from paredown.errors import PareError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = [
+    "ImageSource",
+    "OnError",
+    "Options",
+    "Skipped",
+    "Source",
+    "VectorSource",
+    "files_fingerprint",
+    "natural_order",
+]
+
+OnError = Literal["raise", "skip"]
+
+BLOCK_BYTES = 16 * 2**20  # of float32 vectors in memory at once
+_FINGERPRINT_BYTES = 65_536
+_FINGERPRINT_FILES = 256
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say about a source beyond where it is."""
+
+    ids: ArrayLike | None = None
+    labels: ArrayLike | Labels | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)  # role ("id", "label", ...) -> column name
+    split: str | None = None
+    on_error: OnError = "raise"
+
+
+class Skipped(NamedTuple):
+    """Something left out under on_error='skip': which example or file, and why."""
+
+    what: str
+    why: str
+
+
+class Source(ABC):
+    """Examples with stable ids: the same data gives the same ids whatever the order of files on disk."""
+
+    location: str  # the path the user gave, for messages and provenance
+    kind: str  # "npy", "parquet", "image folder", ...
+    ids: NDArray[Any]
+    labels: Labels | None
+    skipped: list[Skipped]
+    opened_with: Mapping[str, Any] = {}  # what `open_source` was told beyond the location, to open it again
+
+    def _describe(self, location: str, kind: str, *, ids: ArrayLike, labels: ArrayLike | Labels | None) -> None:
+        """Set and check what every source has."""
+        if np.size(ids) == 0:
+            raise PareError(f"{location}: the source is empty; it holds no examples.")
+        self.location, self.kind, self.ids = location, kind, id_array(ids)
+        self.skipped = getattr(self, "skipped", [])
+        try:
+            check_ids(self.ids)
+            self.labels = None if labels is None else Labels.of(labels, length=len(self.ids))
+        except PareError as error:
+            raise PareError(f"{location}: {error}") from error
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A short hash that changes when the data does."""
+
+    def provenance(self) -> dict[str, Any]:
+        """What a result should remember of where it came from."""
+        return {
+            "location": os.path.abspath(self.location) if os.path.exists(self.location) else self.location,
+            "opened_with": dict(self.opened_with),
+            "kind": self.kind,
+            "examples": len(self),
+            "fingerprint": self.fingerprint(),
+            "skipped": len(self.skipped),
+        }
+
+
+class VectorSource(Source):
+    """A source of embeddings, read in blocks so that memory does not grow with the number of examples."""
+
+    dim: int
+
+    @abstractmethod
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """The embeddings in order, at most `rows` at a time, as stored."""
+
+    @property
+    def block_rows(self) -> int:
+        """How many rows make a block of about 16 MiB."""
+        return max(1, BLOCK_BYTES // (4 * self.dim))
+
+    @property
+    def n_blocks(self) -> int:
+        """About how many blocks `batches` yields, for progress bars."""
+        return -(-len(self) // self.block_rows)
+
+    def batches(self) -> Iterator[Batch]:
+        """The examples in order with unit-length vectors; bad rows raise, naming them."""
+        first = 0
+        for block in self.blocks(self.block_rows):
+            rows = slice(first, first + len(block))
+            vectors = unit_rows(block, ids=self.ids[rows], first=first, where=self.location)
+            yield Batch(self.ids[rows], vectors, None if self.labels is None else self.labels.codes[rows])
+            first += len(block)
+
+    def sample(self, size: int, *, seed: int) -> NDArray[np.float32]:
+        """Unit vectors of an exactly uniform sample, the same for any order of the rows.
+
+        The sample is the `size` smallest seeded hashes of the ids, in the order of those hashes; all rows if there are
+        no more than `size`.
+        """
+        hashes = hash_ids(self.ids, seed=seed)
+        size = min(size, len(self))
+        chosen = np.argpartition(hashes, size - 1)[:size] if size < len(self) else np.arange(len(self))
+        slot = np.full(len(self), -1, np.int64)
+        slot[chosen[np.argsort(hashes[chosen])]] = np.arange(size)
+        vectors = np.empty((size, self.dim), np.float32)
+        first = 0
+        for batch in self.batches():
+            slots = slot[first : first + len(batch.ids)]
+            vectors[slots[slots >= 0]] = batch.vectors[slots >= 0]
+            first += len(batch.ids)
+        return vectors
+
+    def take(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The embeddings of some ascending rows, as stored."""
+        keep = np.zeros(len(self), bool)
+        keep[rows] = True
+        return np.concatenate(list(_kept_blocks(self.blocks(self.block_rows), keep)))
+
+    def without_unusable(self) -> VectorSource:
+        """This source less the rows that have no direction (one extra pass), which are listed in `skipped`."""
+        usable = np.concatenate([usable_rows(block) for block in self.blocks(self.block_rows)])
+        return self if usable.all() else _Subset(self, usable)
+
+
+class _Subset(VectorSource):
+    """The usable rows of another source."""
+
+    def __init__(self, parent: VectorSource, keep: NDArray[np.bool_]) -> None:
+        self._parent, self._keep = parent, keep
+        self.dim = parent.dim
+        dropped = np.flatnonzero(~keep)
+        why = "the embedding is NaN, infinite or all zero"
+        self.opened_with = parent.opened_with
+        self.skipped = parent.skipped + [Skipped(str(parent.ids[row]), why) for row in dropped]
+        labels = None if parent.labels is None else parent.labels[keep]
+        self._describe(parent.location, parent.kind, ids=parent.ids[keep], labels=labels)
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        return _kept_blocks(self._parent.blocks(rows), self._keep)
+
+    def fingerprint(self) -> str:
+        return self._parent.fingerprint()
+
+
+def _kept_blocks(blocks: Iterable[NDArray[Any]], keep: NDArray[np.bool_]) -> Iterator[NDArray[Any]]:
+    first = 0
+    for block in blocks:
+        kept = block[keep[first : first + len(block)]]
+        first += len(block)
+        if len(kept):
+            yield kept
+
+
+class ImageSource(Source):
+    """A source of images, which an encoder turns into embeddings."""
+
+    @abstractmethod
+    def images(self) -> Iterator[Image.Image | Skipped]:
+        """The images in order; one that cannot be read is a `Skipped` in its place."""
+
+
+def files_fingerprint(files: Iterable[Path]) -> str:
+    """A hash of the names and sizes of files and of both ends of up to 256 of them.
+
+    Quick for a million images, and independent of times and of the order of listing.
+    """
+    digest = hashlib.sha256()
+    ordered = sorted(files)
+    looked_into = set(ordered[:: max(1, len(ordered) // _FINGERPRINT_FILES)])
+    for file in ordered:
+        size = file.stat().st_size
+        digest.update(f"{file.name}\0{size}\0".encode())
+        if file in looked_into:
+            with file.open("rb") as stream:
+                digest.update(stream.read(_FINGERPRINT_BYTES))
+                stream.seek(max(0, size - _FINGERPRINT_BYTES))
+                digest.update(stream.read())
+    return digest.hexdigest()[:16]
+
+
+def natural_order(path: Path) -> list[tuple[int, int | str]]:
+    """A sort key that puts shard-2 before shard-10."""
+    parts = re.split(r"(\d+)", path.name)
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in parts if part]

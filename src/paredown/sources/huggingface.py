@@ -1,0 +1,117 @@
+"""A Hugging Face dataset folder (what `Dataset.save_to_disk` writes), as images or embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from paredown.data import Labels
+from paredown.errors import PareError
+from paredown.sources.base import ImageSource, Options, Skipped, VectorSource
+from paredown.sources.images import decode_image
+from paredown.sources.tables import EMBEDDING_COLUMNS, ID_COLUMNS, LABEL_COLUMNS, pick_column
+
+__all__ = ["HuggingFaceImages", "HuggingFaceVectors", "load_dataset_folder", "open_dataset_folder"]
+
+
+def load_dataset_folder(path: Path, *, split: str | None = None) -> Any:
+    """The `datasets.Dataset` in a folder; of several splits the named one, or `train`."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise PareError(f"{path}: Hugging Face datasets need an extra: pip install 'paredown[hf]'.") from error
+    try:
+        dataset = datasets.load_from_disk(str(path))
+    except Exception as error:  # a damaged folder raises many types
+        raise PareError(f"{path}: not a readable Hugging Face dataset folder ({error}).") from error
+    if isinstance(dataset, datasets.DatasetDict):
+        wanted = split or "train"
+        if wanted not in dataset:
+            raise PareError(
+                f"{path}: there is no split {wanted!r}; it has {', '.join(map(str, dataset))}; name one with --split."
+            )
+        return dataset[wanted]
+    return dataset
+
+
+def open_dataset_folder(path: Path, options: Options) -> HuggingFaceImages | HuggingFaceVectors:
+    """Embeddings if there is a column of lists of numbers and none of images, otherwise images."""
+    dataset = load_dataset_folder(path, split=options.split)
+    import datasets
+
+    images = [name for name, feature in dataset.features.items() if isinstance(feature, datasets.Image)]
+    vectors = [name for name, feature in dataset.features.items() if _is_vector(feature)]
+    names = list(dataset.features)
+    ids, labels, columns = options.ids, options.labels, options.columns
+    if ids is None:
+        id_column = pick_column(path, "id", columns, names, ID_COLUMNS, required=False)
+        ids = np.arange(len(dataset)) if id_column is None else dataset.with_format("arrow")[:][id_column].to_numpy()
+    if labels is None:
+        label_column = pick_column(path, "label", columns, names, LABEL_COLUMNS, required=False)
+        labels = None if label_column is None else _labels(dataset, label_column)
+    if columns.get("embedding") or (vectors and not images):
+        column = pick_column(path, "embedding", columns, names, EMBEDDING_COLUMNS, only=vectors)
+        return HuggingFaceVectors(path, dataset, column, ids=ids, labels=labels)
+    column = pick_column(path, "image", columns, names, ("image", "img"), only=images)
+    return HuggingFaceImages(path, dataset, column, ids=ids, labels=labels)
+
+
+class HuggingFaceVectors(VectorSource):
+    """A column of embeddings of a Hugging Face dataset."""
+
+    def __init__(self, path: Path, dataset: Any, column: str, *, ids: Any, labels: Any) -> None:
+        self.dataset = dataset
+        self._vectors = dataset.select_columns([column]).with_format("numpy")
+        self._column, self._fingerprint = column, dataset._fingerprint
+        self.dim = len(self._vectors[0][column]) if len(dataset) else 0
+        self._describe(str(path), "Hugging Face dataset", ids=ids, labels=labels)
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        for first in range(0, len(self._vectors), rows):
+            block = self._vectors[first : first + rows][self._column]
+            if block.ndim != 2 or block.shape[1] != self.dim:
+                raise PareError(
+                    f"{self.location}: embeddings differ in dimension: expected {self.dim} in column "
+                    f"{self._column!r}, but rows from {first} on have others."
+                )
+            yield block
+
+    def fingerprint(self) -> str:
+        return str(self._fingerprint)
+
+
+class HuggingFaceImages(ImageSource):
+    """A column of images of a Hugging Face dataset."""
+
+    def __init__(self, path: Path, dataset: Any, column: str, *, ids: Any, labels: Any) -> None:
+        import datasets
+
+        self.dataset = dataset
+        # Undecoded, so that one broken image is one broken image and not the end of the run.
+        self._images = dataset.select_columns([column]).cast_column(column, datasets.Image(decode=False))
+        self._column, self._fingerprint = column, dataset._fingerprint
+        self._describe(str(path), "Hugging Face dataset", ids=ids, labels=labels)
+
+    def images(self) -> Iterator[Image.Image | Skipped]:
+        for name, row in zip(self.ids, self._images, strict=True):
+            stored = row[self._column]
+            yield decode_image(stored["bytes"] or Path(stored["path"]), str(name))
+
+    def fingerprint(self) -> str:
+        return str(self._fingerprint)
+
+
+def _is_vector(feature: Any) -> bool:
+    inner = getattr(feature, "feature", None)
+    return getattr(inner, "dtype", "").startswith(("float", "int"))
+
+
+def _labels(dataset: Any, column: str) -> Labels:
+    codes = dataset.with_format("arrow")[:][column].to_numpy()
+    names = getattr(dataset.features[column], "names", None)
+    return Labels.of(codes if names is None else np.array(names)[codes])

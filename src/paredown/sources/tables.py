@@ -1,0 +1,195 @@
+"""Tables: Parquet with a list column of embeddings, and CSV or Parquet manifests of image paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from paredown.data import id_array, name_rows
+from paredown.errors import PareError
+from paredown.sources.base import Options, Skipped, VectorSource, files_fingerprint, natural_order
+from paredown.sources.images import ImageFiles
+
+__all__ = [
+    "EMBEDDING_COLUMNS",
+    "ID_COLUMNS",
+    "LABEL_COLUMNS",
+    "ParquetSource",
+    "open_manifest",
+    "open_parquet",
+    "pick_column",
+]
+
+# Names tried in turn when the user names no column.
+EMBEDDING_COLUMNS = ("embedding", "embeddings", "vector", "features")
+ID_COLUMNS = ("id", "uid", "key")
+LABEL_COLUMNS = ("label", "labels", "class")
+PATH_COLUMNS = ("path", "image_path", "file_name", "filename", "image", "file")
+
+
+def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
+    """Embeddings if there is a list column of numbers, otherwise a manifest of image paths."""
+    files = sorted(path.glob("*.parquet"), key=natural_order) if path.is_dir() else [path]
+    skipped: list[Skipped] = []
+    readable: list[Path] = []
+    for file in files:
+        try:
+            pq.read_metadata(file)
+            readable.append(file)
+        except (pa.ArrowException, OSError) as error:
+            problem = f"{file}: not a readable Parquet file ({_first_line(error)})"
+            if options.on_error == "raise":
+                raise PareError(f"{problem}; replace it, or leave it out with --on-error skip.") from error
+            skipped.append(Skipped(file.name, problem))
+    if not readable:
+        raise PareError(f"{path}: the source is empty; no readable Parquet file is in it.")
+    schema = pq.read_schema(readable[0])
+    if options.columns.get("embedding") or any(_is_vector(field.type) for field in schema):
+        return ParquetSource(path, readable, options, skipped)
+    table = pa.concat_tables([pq.read_table(file) for file in readable], promote_options="default")
+    return _image_manifest(path, table, options)
+
+
+class ParquetSource(VectorSource):
+    """Embeddings in a list column of one or several Parquet files, with an id column and perhaps labels.
+
+    Blocks go from Arrow buffers to one float32 array without a Python object per row.
+    """
+
+    def __init__(self, path: Path, files: Sequence[Path], options: Options, skipped: list[Skipped]) -> None:
+        self._files, self.skipped = list(files), skipped
+        schema = pq.read_schema(files[0])
+        ids, labels, columns = options.ids, options.labels, options.columns
+        vectors = [field.name for field in schema if _is_vector(field.type)]
+        self._column = pick_column(path, "embedding", columns, schema.names, EMBEDDING_COLUMNS, only=vectors)
+        dims = {file.name: _first_dim(file, self._column) for file in files}
+        self.dim = next((dim for dim in dims.values() if dim), 0)
+        for name, dim in dims.items():
+            if dim and dim != self.dim:
+                raise PareError(
+                    f"{path}: embeddings differ in dimension: {files[0].name} has {self.dim}, {name} has {dim}; "
+                    "all files must come from the same encoder."
+                )
+        if ids is None:
+            id_column = pick_column(path, "id", columns, schema.names, ID_COLUMNS)
+            ids = np.concatenate([_ids(file, id_column) for file in files])
+        if labels is None:
+            label_column = pick_column(path, "label", columns, schema.names, LABEL_COLUMNS, required=False)
+            labels = _column_of(files, label_column) if label_column else None
+        self._describe(str(path), "parquet", ids=ids, labels=labels)
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        for file in self._files:
+            first = 0
+            for batch in pq.ParquetFile(file).iter_batches(batch_size=rows, columns=[self._column]):
+                yield self._matrix(batch.column(0), file, first)
+                first += batch.num_rows
+
+    def _matrix(self, column: Any, file: Path, first: int) -> NDArray[Any]:
+        lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+        bad = np.flatnonzero(~(lengths == self.dim))  # a null row has length NaN
+        if len(bad):
+            raise PareError(
+                f"{file}: embeddings differ in dimension: expected {self.dim}, but {name_rows(bad + first)} "
+                f"{'has' if len(bad) == 1 else 'have'} another length or none."
+            )
+        return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), self.dim)
+
+    def fingerprint(self) -> str:
+        return files_fingerprint(self._files)
+
+
+def open_manifest(path: Path, options: Options) -> ImageFiles:
+    """A CSV file whose rows are images: a path column, and perhaps an id and a label column."""
+    try:
+        table = pyarrow.csv.read_csv(path)
+    except (pa.ArrowException, OSError) as error:
+        raise PareError(f"{path}: not a readable CSV file ({_first_line(error)}).") from error
+    return _image_manifest(path, table, options)
+
+
+def _image_manifest(path: Path, table: pa.Table, options: Options) -> ImageFiles:
+    ids, labels, columns = options.ids, options.labels, options.columns
+    path_column = pick_column(path, "path", columns, table.column_names, PATH_COLUMNS)
+    paths = id_array(_to_numpy(table[path_column]))
+    if ids is None:
+        id_column = pick_column(path, "id", columns, table.column_names, ID_COLUMNS, required=False)
+        ids = paths if id_column is None else _to_numpy(table[id_column])
+    if labels is None:
+        label_column = pick_column(path, "label", columns, table.column_names, LABEL_COLUMNS, required=False)
+        labels = None if label_column is None else _to_numpy(table[label_column])
+    root = path if path.is_dir() else path.parent
+    files = [root / name for name in paths.tolist()]
+    return ImageFiles(str(path), "image manifest", files, ids=ids, labels=labels)
+
+
+def pick_column(
+    path: Path,
+    role: str,
+    columns: Mapping[str, str],
+    present: Sequence[str],
+    usual: Sequence[str],
+    *,
+    only: Sequence[str] = (),
+    required: bool = True,
+) -> Any:
+    """The column for a role: the one the user named, one with a usual name, or the only candidate."""
+    named = columns.get(role)
+    if named is not None:
+        if named not in present:
+            raise PareError(f"{path}: there is no column {named!r}; it has {', '.join(present)}.")
+        return named
+    candidates = [name for name in usual if name in (only or present)]
+    if candidates:
+        return candidates[0]
+    if len(only) == 1:
+        return only[0]
+    if not required:
+        return None
+    raise PareError(
+        f"{path}: which column holds the {role}? It has {', '.join(present)}; "
+        f"name it with --column {role}=NAME, or rename it to {usual[0]!r}."
+    )
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+
+
+def _first_dim(file: Path, column: str) -> int:
+    """The length of the first embedding of a file; 0 where the file has no rows."""
+    if column not in pq.read_schema(file).names:
+        raise PareError(f"{file}: there is no column {column!r}, which the other files have.")
+    for batch in pq.ParquetFile(file).iter_batches(batch_size=1, columns=[column]):
+        return len(batch.column(0)[0].as_py() or ())
+    return 0
+
+
+def _ids(file: Path, column: str) -> NDArray[Any]:
+    values = pq.read_table(file, columns=[column])[column]
+    if values.null_count:
+        rows = np.flatnonzero(values.is_null().to_numpy())
+        raise PareError(f"{file}: ids are missing at {name_rows(rows)}; every example needs an id.")
+    return id_array(_to_numpy(values))
+
+
+def _column_of(files: Sequence[Path], column: str) -> NDArray[Any]:
+    return np.concatenate([_to_numpy(pq.read_table(file, columns=[column])[column]) for file in files])
+
+
+def _to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.to_numpy()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

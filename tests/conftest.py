@@ -1,0 +1,62 @@
+"""Fixtures shared by the tests: small real data and ways to write it to disk."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from paredown.cli import main
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's digits: 1797 real images of 8 x 8 pixels as vectors, and their classes."""
+    data = load_digits()
+    return data.data.astype(np.float32), data.target
+
+
+@pytest.fixture
+def image_folder(tmp_path: Path, digits) -> Path:
+    """Sixty digit images in class subfolders."""
+    images, labels = digits
+    folder = tmp_path / "images"
+    for row in range(60):
+        file = folder / f"digit-{labels[row]}" / f"{row:03d}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((images[row].reshape(8, 8) * 15).astype(np.uint8)).save(file)
+    return folder
+
+
+class Result(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def paredown(tmp_path: Path, monkeypatch, capsys):
+    """Run the command line in a folder of its own, as a user does but without a new process."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["paredown", *map(str, arguments)])
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return Result(code, *capsys.readouterr())
+
+    return run

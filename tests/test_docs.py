@@ -1,0 +1,53 @@
+"""The code in the README and the docs runs as written, top to bottom, as a newcomer would follow it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", "docs/getting-started.md"]
+# Commands that need nothing a page has not made before; installing and the slow theory verbs are tested elsewhere.
+LEFT_OUT = ("pip ", "make ", "paredown simulate", "paredown reproduce", "paredown theory")
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    return re.findall(r"^```(python|sh)\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_blocks_run(page, paredown, tmp_path, digits, capsys) -> None:
+    import numpy as np
+
+    if page == "README.md":  # the README's commands start from files the reader has
+        np.save(tmp_path / "embeddings.npy", digits[0])
+        np.save(tmp_path / "labels.npy", digits[1])
+    names: dict = {}
+    ran = 0
+    for language, code in blocks(page):
+        if language == "python":
+            exec(compile(code, page, "exec"), names)
+            ran += 1
+            continue
+        for line in code.splitlines():
+            if line and not line.startswith(LEFT_OUT):
+                words = shlex.split(line, comments=True)
+                assert words[0] == "paredown", line
+                if Path(words[-1]).exists():
+                    words.append("--overwrite")
+                result = paredown(*words[1:])
+                assert result.returncode == 0, f"{line}\n{result.stderr}"
+                ran += 1
+    assert ran >= 3
+
+
+def test_links_lead_somewhere() -> None:
+    for page in ROOT.rglob("*.md"):
+        if ".venv" in page.parts:
+            continue
+        for target in re.findall(r"\]\(([^)#]+?)\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"

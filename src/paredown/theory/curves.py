@@ -16,10 +16,12 @@ from paredown.theory.inputs import as_given, fraction, positive, probe_angle
 from paredown.theory.saddle import solve
 
 __all__ = [
+    "BestKeep",
     "Frontier",
     "FrontierRow",
     "PhaseDiagram",
     "best_keep_fraction",
+    "classical_constant",
     "large_alpha_error",
     "minimum_keep_fraction",
     "pareto_frontier",
@@ -196,11 +198,13 @@ def best_keep_fraction(
     strategy: str = "hard",
     min_keep_fraction: float | None = None,
     max_alpha_tot: float | None = None,
+    tolerance: float = 0.01,
 ) -> BestKeep:
     """The fraction to keep, for a given number of examples before pruning (`alpha_tot`) or after (`alpha_prune`).
 
-    With `alpha_prune` the training budget is fixed and more pruning means starting from more data: a point of
-    `pareto_frontier`. With `alpha_tot` the data are fixed and every example pruned is an example less to train on.
+    With `alpha_prune` the training budget is fixed and more pruning means starting from more data: the fraction of
+    smallest error, a point of `pareto_frontier`. With `alpha_tot` the data are fixed and dropping examples never helps
+    by more than rounding: the smallest fraction whose error is within `tolerance` (relative) of keeping everything.
     """
     if (alpha_tot is None) == (alpha_prune is None):
         raise PareError("give either alpha_tot (examples before pruning) or alpha_prune (kept examples per weight).")
@@ -209,17 +213,32 @@ def best_keep_fraction(
         frontier = pareto_frontier(alpha_prune, theta=theta, strategy=strategy, **limits)
         row = next(iter(frontier))
         return BestKeep(row.keep_fraction, row.alpha_prune, row.alpha_tot, row.test_error, bool(frontier.at_limit[0]))
-    total = float(positive("alpha_tot", alpha_tot if alpha_tot is not None else np.nan))
-    low = 1e-3 if min_keep_fraction is None else float(fraction("min_keep_fraction", min_keep_fraction))
-    left, right, f, error = np.log(low), 0.0, 1.0, np.inf
-    for count in (65, *[9] * 9):
-        grid = np.linspace(left, right, count)
+    return _least_without_loss(
+        positive("alpha_tot", alpha_tot or np.nan), theta, strategy, min_keep_fraction, tolerance
+    )
+
+
+def _least_without_loss(
+    total: Array, theta: float, strategy: str, min_keep_fraction: float | None, tolerance: float
+) -> BestKeep:
+    allowed = float(solve(total, 1.0).test_error) * (1 + tolerance)
+    low = SEARCH_FLOOR if min_keep_fraction is None else float(fraction("min_keep_fraction", min_keep_fraction))
+    left, right = np.log(low), 0.0
+    at_limit = False
+    # Each grid lies inside the cell of the last one where the loss first becomes more than allowed, coming from f = 1.
+    for _ in range(9):
+        grid = np.linspace(left, right, 33)
         errors = solve(alpha_tot=total, keep_fraction=np.exp(grid), theta=theta, strategy=strategy).test_error
-        best = int(np.argmin(errors))
-        if errors[best] < error:
-            f, error = float(np.exp(grid[best])), float(errors[best])
-        left, right = grid[max(best - 1, 0)], grid[min(best + 1, count - 1)]
-    return BestKeep(f, f * total, total, error, min_keep_fraction is not None and f <= low * (1 + 1e-9) and f < 1)
+        lost = np.flatnonzero(~(errors <= allowed))
+        if not len(lost):
+            right, at_limit = left, min_keep_fraction is not None and low < 1
+            break
+        if lost[-1] == len(grid) - 1:
+            break
+        left, right = grid[lost[-1]], grid[lost[-1] + 1]
+    f = float(np.exp(right))
+    error = float(solve(alpha_tot=total, keep_fraction=f, theta=theta, strategy=strategy).test_error)
+    return BestKeep(f, f * float(total), float(total), error, at_limit)
 
 
 def minimum_keep_fraction(theta: ArrayLike) -> Any:
@@ -246,7 +265,9 @@ def _minimum_keep_fraction(theta: float) -> float:
         if g < 0.02:
             moment = g * g / 3 * (1 - 2 * g * g / 15)
         else:
-            moment = 1 - 2 * g * np.exp(-0.5 * g * g) / np.sqrt(2 * np.pi) / float(mass_between(np.zeros(()), np.asarray(g)))
+            moment = 1 - 2 * g * np.exp(-0.5 * g * g) / np.sqrt(2 * np.pi) / float(
+                mass_between(np.zeros(()), np.asarray(g))
+            )
         return float(np.log(moment) - 2 * np.log(sine))
 
     gamma = np.exp(brentq(excess, np.log(sine), np.log(40.0), xtol=1e-15))

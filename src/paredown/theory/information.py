@@ -131,7 +131,9 @@ def _averages(w: float, r: float, f: float, gamma: float) -> tuple[float, ...]:
     cosine, sine = r / root_v, max(np.sqrt(w) / root_v, 1e-300)
     blur = sine / max(cosine, 1e-300)
     edge = min(gamma, 40.0) / max(cosine, 1e-300)
-    steps = [transition(np.asarray(c), np.asarray(width)) for c, width in ((0.0, blur), (edge, blur), (0.0, 1 / root_v))]
+    steps = [
+        transition(np.asarray(c), np.asarray(width)) for c, width in ((0.0, blur), (edge, blur), (0.0, 1 / root_v))
+    ]
     breaks = np.concatenate([*steps, _BODY])
     u, weight = composite_rule(breaks, np.asarray(-_REACH), np.asarray(_REACH), order=_ORDER)
     mass, first, _ = interval_moments(-u * cosine / sine, (min(gamma, 40.0) - u * cosine) / sine)

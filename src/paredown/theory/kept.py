@@ -162,7 +162,10 @@ class OffTeacher:
         u, weight = composite_rule(breaks, -reach, np.clip(anchor + (slack + SLACK) / w, -reach, reach), order=order)
 
         across = u * cos_delta[..., None]
-        first, second = (start[..., None] - across) / sin_delta[..., None], (end[..., None] - across) / sin_delta[..., None]
+        first, second = (
+            (start[..., None] - across) / sin_delta[..., None],
+            (end[..., None] - across) / sin_delta[..., None],
+        )
         lower, upper = np.minimum(first, second), np.maximum(first, second)
         teacher, teacher_above = u * (cos_eta / sin_eta)[..., None], (sin_eta > 0)[..., None]
         lower = np.where(teacher_above, lower, np.maximum(lower, teacher))

@@ -65,9 +65,7 @@ class Student:
 
     def take(self, index: Array) -> Student:
         """Some of the points."""
-        return Student(
-            self.w[index], self.eta[index], self.slack[index], self.averages[index], self.anchor[index]
-        )
+        return Student(self.w[index], self.eta[index], self.slack[index], self.averages[index], self.anchor[index])
 
     def put(self, index: Array, other: Student) -> None:
         """Replace some of the points in place."""
@@ -167,7 +165,8 @@ def _slack_correction(alpha: Array, student: Student) -> Array:
     """Newton's step in the slack towards alpha <Psi_2> = 1, taken on its root, which is convex in the slack."""
     m = student.mean
     root = np.sqrt(alpha * m.one2)
-    return root * (1 - root) / np.maximum(alpha * m.one1, _TINY)
+    pulls = m.one2 > _TINY
+    return np.where(pulls, root * (1 - root) / np.where(pulls, alpha * m.one1, 1), np.inf)
 
 
 def _attained_margin(alpha: Array, student: Student) -> Array:
@@ -187,8 +186,9 @@ def _evaluate_feasible(alpha: Array, kept: Kept, w: Array, eta: Array, slack: Ar
         part = student.take(off)
         # Left of the root the convex function is flat and Newton overshoots; right of it Newton never crosses the root.
         most = 2.0 * 2.0**attempt
-        move = np.where(part.mean.one2 > _TINY, np.minimum(correction[off], most), most)
-        student.put(off, _evaluate(kept.take(off), part.w, part.eta, part.slack + move))
+        student.put(
+            off, _evaluate(kept.take(off), part.w, part.eta, part.slack + np.minimum(correction[off], most))
+        )
     return student
 
 

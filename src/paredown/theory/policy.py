@@ -158,5 +158,3 @@ def better_strategy(alpha_tot: ArrayLike, keep_fraction: ArrayLike, *, theta: Ar
     hard = solve(alpha_tot=alpha_tot, keep_fraction=keep_fraction, theta=theta, strategy="hard").test_error
     easy = solve(alpha_tot=alpha_tot, keep_fraction=keep_fraction, theta=theta, strategy="easy").test_error
     return np.frompyfunc(lambda h, e: Choice(float(h), float(e)), 2, 1)(hard, easy)
-
-

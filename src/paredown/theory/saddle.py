@@ -222,9 +222,7 @@ def _first_guess(alpha: Array, lower: Array, upper: Array, mass: Array, theta: A
     return w, np.where(by_teacher, 0.0, theta)
 
 
-def _solve_density(
-    alpha: Array, theta: Array, density: Callable[[Array], Array], breaks: Sequence[float]
-) -> Outcome:
+def _solve_density(alpha: Array, theta: Array, density: Callable[[Array], Array], breaks: Sequence[float]) -> Outcome:
     inner = tuple(sorted({*_DENSITY_BREAKS, *(float(b) for b in breaks)}))
     if not all(0 <= b <= FAR for b in inner):
         raise PareError(f"breaks must lie between 0 and {FAR:g}, the largest |z| a density may reach, got {breaks!r}.")

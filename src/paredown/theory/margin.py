@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from paredown.theory.gaussian import Array, psi
+from paredown.theory.gaussian import Array, Index, psi
 from paredown.theory.kept import Kept
 
 __all__ = ["Student", "maximise_margin", "residual"]
@@ -33,7 +33,7 @@ _CHUNK_NODES = 40_000  # keeps the temporaries of one batch inside the processor
 
 
 class Averages(NamedTuple):
-    """Averages over kept examples; the number is the order of Psi, `o` the offset u - anchor; each of shape (points,)."""
+    """Averages over kept examples, each of shape (points,): the number is the order of Psi, `o` the offset u - anchor."""
 
     one0: Array
     o0: Array
@@ -63,11 +63,11 @@ class Student:
     averages: Array
     anchor: Array
 
-    def take(self, index: Array) -> Student:
+    def take(self, index: Index) -> Student:
         """Some of the points."""
         return Student(self.w[index], self.eta[index], self.slack[index], self.averages[index], self.anchor[index])
 
-    def put(self, index: Array, other: Student) -> None:
+    def put(self, index: Index, other: Student) -> None:
         """Replace some of the points in place."""
         self.w[index], self.eta[index], self.slack[index] = other.w, other.eta, other.slack
         self.averages[index] = other.averages
@@ -186,9 +186,7 @@ def _evaluate_feasible(alpha: Array, kept: Kept, w: Array, eta: Array, slack: Ar
         part = student.take(off)
         # Left of the root the convex function is flat and Newton overshoots; right of it Newton never crosses the root.
         most = 2.0 * 2.0**attempt
-        student.put(
-            off, _evaluate(kept.take(off), part.w, part.eta, part.slack + np.minimum(correction[off], most))
-        )
+        student.put(off, _evaluate(kept.take(off), part.w, part.eta, part.slack + np.minimum(correction[off], most)))
     return student
 
 

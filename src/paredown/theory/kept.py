@@ -25,7 +25,7 @@ REACH_SQUARED = 84.0
 SLACK = 12.0
 # Where a density given by the user has to be over.
 FAR = 40.0
-_BODY = (0.5, 1.5, 3.0, 4.5, 6.0, 7.5)  # resolves the Gaussian itself
+_BODY = (1.5, 3.0, 4.5, 7.0)  # resolves the Gaussian itself
 _BOTH_SIDES = np.array([*(-b for b in _BODY), 0.0, *_BODY])
 _TAIL = np.array([10.0, 14.0, 20.0, 28.0])  # a given density may be wider than the Gaussian
 _SMALLEST_SINE = 1e-300  # keeps a boundary parallel to v finite: the division then gives "infinitely far"

@@ -2,8 +2,8 @@
 
 The peer is the obvious program: the boxed equations of the paper for R, rho and kappa, their two nested integrals by
 `scipy.integrate.quad`, the root by `scipy.optimize.fsolve`. Cold, it starts from the textbook solution without pruning;
-warm, from the solution for 5 % more examples, which is more than a grid would give it. Its relative error is shown beside
-its time: an error above 1e-6 is a failure that fsolve did not mend. CPU seconds, one run.
+warm, from the solution for 5 % more examples. Its relative error is shown beside its time: an error above 1e-6 is a
+failure that fsolve did not mend. CPU seconds, one run.
 """
 
 from __future__ import annotations

@@ -32,9 +32,8 @@ def test_paper_reference_points() -> None:
 @pytest.mark.parametrize(("alpha", "f"), [(1.0, 0.3), (3.0, 0.5), (5.0, 1.0)])
 def test_information_gain_is_the_loss_of_entropy(alpha: float, f: float) -> None:
     h = 1e-3
-    slope = (
-        8 * (entropy(alpha + h, f) - entropy(alpha - h, f)) - entropy(alpha + 2 * h, f) + entropy(alpha - 2 * h, f)
-    ) / (12 * h)
+    near, far = (entropy(alpha + step, f) - entropy(alpha - step, f) for step in (h, 2 * h))
+    slope = (8 * near - far) / (12 * h)
     np.testing.assert_allclose(-slope, information_gain(alpha, f), rtol=1e-9)
 
 
@@ -65,7 +64,7 @@ def test_harder_examples_tell_more() -> None:
 def test_mistakes_are_explained() -> None:
     with pytest.raises(pdn.PareError, match="imposes q = R, and its entropy has no stationary point at alpha_prune=1"):
         information_gain(1.0, 0.4, form="paper")
-    with pytest.raises(pdn.PareError, match="unknown form 'exakt'; available: exact, paper. Did you mean 'exact'"):
+    with pytest.raises(pdn.PareError, match="unknown form 'exakt'; available: exact, paper"):
         information_gain(1.0, 0.4, form="exakt")
     with pytest.raises(pdn.PareError, match="unknown value of missing"):
         information_gain(1.0, 0.4, missing="drop")

@@ -107,11 +107,10 @@ def _sentence(answer: dict[str, Any]) -> str:
     probe = f"with a probe {answer['theta']:g} degrees off"
     error = f"{answer['test_error']:.4g}"
     asked = answer["question"] == "how much to keep"
-    first = (
-        f"Keep {kept} {size} {probe}: test error {error}" if asked else f"Keeping {kept} {size} {probe} gives {error}"
-    )
+    verb, then = ("Keep", ": test error") if asked else ("Keeping", " gives test error")
+    first = f"{verb} {kept} {size} {probe}{then} {error}"
     return (
         f"{first}, against {answer['random_error']:.4g} for as many random examples and "
-        f"{answer['unpruned_error']:.4g} without pruning; at this size the {answer['better_end']} end is the better one "
+        f"{answer['unpruned_error']:.4g} without pruning; the {answer['better_end']} end is the better one "
         f"(hard {answer['hard_error']:.4g}, easy {answer['easy_error']:.4g})."
     )

@@ -13,12 +13,11 @@ from paredown.theory import entropy, gibbs, information_gain
 
 def test_exact_reference_points() -> None:
     table = columns("gibbs")
-    # At alpha = 2 and f = 0.01 the saddle point is nearly degenerate and amplifies rounding a million times.
-    critical = (table["alpha_prune"] == 2) & (table["keep_fraction"] == 0.01)
+    # At alpha = 2 and f = 0.01 the equations are nearly degenerate; there the table holds the point at which a plain
+    # 4000 x 20 Gauss-Legendre rule over (t, z) closes both of them to 3e-13.
     found = gibbs(table["alpha_prune"], table["keep_fraction"])
     for name in ("q", "R", "information_gain"):
-        np.testing.assert_allclose(getattr(found, name)[~critical], table[name][~critical], rtol=1e-8, err_msg=name)
-        np.testing.assert_allclose(getattr(found, name)[critical], table[name][critical], rtol=2e-5, err_msg=name)
+        np.testing.assert_allclose(getattr(found, name), table[name], rtol=1e-8, err_msg=name)
 
 
 def test_paper_reference_points() -> None:

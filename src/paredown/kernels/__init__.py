@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from paredown.errors import PareError, unknown_name
 from paredown.kernels.exact import ExactSearch
 from paredown.kernels.lowbit import BFloat16Search, CudaSearch, Int8Search
-from paredown.kernels.screened import leading_basis, screens
+from paredown.kernels.screened import fit_screen, leading_basis, screens
 
-__all__ = ["KERNELS", "Search", "choose_search", "leading_basis", "nearest", "worth_a_trial"]
+__all__ = ["KERNELS", "Search", "choose_search", "fit_screen", "leading_basis", "nearest", "worth_a_trial"]
 
 TRIAL_ROWS = 4_096
 AGREEMENT = 0.999  # of the sample rows must get the centroid that float32 gives them

@@ -19,7 +19,7 @@ LAYERS = [
     {"data"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},
-    {"metrics", "encoders"},
+    {"metrics", "encoders", "checkpoint"},
     {"scoring", "selection"},
     {"pruning", "exporting"},
     {"plots"},

@@ -113,7 +113,7 @@ class VectorSource(Source):
 
     @property
     def n_blocks(self) -> int:
-        """About how many blocks `batches` yields, for progress bars."""
+        """At most how many blocks `batches` yields, for progress bars and checkpoints."""
         return -(-len(self) // self.block_rows)
 
     def batches(self) -> Iterator[Batch]:

@@ -12,11 +12,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from paredown.data import Labels, Scores
 from paredown.encoders.pixels import thumbnail
-from paredown.io import check_output, is_scores, new_output, read_scores, score_columns, write_json, write_table
+from paredown.io import (
+    check_output,
+    is_scores,
+    new_output,
+    read_scores,
+    score_columns,
+    score_files,
+    write_json,
+    write_table,
+)
 from paredown.kernels import nearest
 from paredown.metrics import METRICS
 from paredown.metrics.prototypes import choose_k
@@ -89,9 +99,13 @@ def _scores(source: Any, *, metric: str, labels: Any, seed: int, track: Track, o
     if isinstance(source, Scores):
         return source
     if isinstance(source, str | Path) and is_scores(source):
-        file = Path(source) / "manifest.parquet" if Path(source).is_dir() else Path(source)
-        return read_scores(file, metric=metric if metric in score_columns(file) else None)
+        return read_scores(source, metric=_metric_column(source, metric))
     return score(source, metric=metric, labels=labels, seed=seed, track=track, **options)
+
+
+def _metric_column(source: str | Path, metric: str) -> str | None:
+    """The metric if the table has a column of that name; the default metric is not asked of anyone's table."""
+    return metric if metric in score_columns(pq.read_schema(score_files(source)[0])) else None
 
 
 def class_table(kept: Selection) -> tuple[pa.Table | None, dict[str, float]]:

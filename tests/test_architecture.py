@@ -16,11 +16,13 @@ SOURCE = Path(paredown.__file__).parent
 # Lower layers first; a module may import only from lower layers, or from its own package.
 LAYERS = [
     {"__init__", "errors", "progress"},
+    {"sizes"},
     {"data"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},
     {"metrics", "encoders"},
     {"scoring", "selection"},
+    {"scale"},
     {"pruning", "exporting"},
     {"plots"},
     {"demo", "reproduce"},

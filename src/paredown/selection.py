@@ -32,6 +32,7 @@ __all__ = [
     "class_quotas",
     "first_allowed",
     "kept_and_dropped",
+    "make_recipe",
     "select",
 ]
 
@@ -139,17 +140,17 @@ def select(
         n_random = min(round(mix_random * n_keep), free)
         keep[first_allowed(order, ~keep, free - n_random)] = True
         keep[first_allowed(shuffled, ~keep, n_random)] = True
-    recipe = {
-        "keep_fraction": keep_fraction,
-        "kept": n_keep,
-        "strategy": strategy,
-        "balance": balance,
-        "quota": quota,
-        "drop_hardest": drop_hardest,
-        "mix_random": mix_random,
-        "seed": seed,
-        "grouped_by": grouped_by,
-    }
+    recipe = make_recipe(
+        keep_fraction=keep_fraction,
+        kept=n_keep,
+        strategy=strategy,
+        balance=balance,
+        quota=quota,
+        drop_hardest=drop_hardest,
+        mix_random=mix_random,
+        seed=seed,
+        grouped_by=grouped_by,
+    )
     if groups is not None:
         notes += class_notes(groups.classes, groups.counts, groups[keep].counts)
     return Selection(scores, keep, groups, recipe, tuple(notes))
@@ -159,6 +160,32 @@ def kept_and_dropped(n: int, keep_fraction: float, drop_hardest: float) -> tuple
     """How many of n examples are kept, and how many of the hardest `window` and `stratified` leave out first."""
     n_keep = max(1, round(keep_fraction * n))
     return n_keep, min(round(drop_hardest * n), n - n_keep)
+
+
+def make_recipe(
+    *,
+    keep_fraction: float,
+    kept: int,
+    strategy: str,
+    balance: float,
+    quota: str,
+    drop_hardest: float,
+    mix_random: float,
+    seed: int,
+    grouped_by: str | None,
+) -> dict[str, Any]:
+    """How a selection was made, as its manifest records it."""
+    return {
+        "keep_fraction": keep_fraction,
+        "kept": kept,
+        "strategy": strategy,
+        "balance": balance,
+        "quota": quota,
+        "drop_hardest": drop_hardest,
+        "mix_random": mix_random,
+        "seed": seed,
+        "grouped_by": grouped_by,
+    }
 
 
 def balance_score(labels: ArrayLike | Labels) -> float:

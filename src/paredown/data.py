@@ -138,7 +138,7 @@ class Labels:
         order = class_order(names)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        return cls(place[codes], tuple(names[old] for old in order))
+        return cls(place[codes], tuple(str(names[old]) for old in order.tolist()))
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -199,13 +199,13 @@ def balance_score(labels: ArrayLike | Labels) -> float:
 
 def balance_of_counts(counts: NDArray[np.int64]) -> float:
     """`balance_score` of classes with these numbers of examples."""
-    counts = np.sort(counts).astype(np.float64)
-    c = len(counts)
+    ascending = np.sort(counts).astype(np.float64)
+    c = len(ascending)
     if c < 2:
         return 1.0
     # Sorted ascending, class j is the larger one of the pairs with all i < j.
-    smaller = np.concatenate([[0.0], np.cumsum(counts)[:-1]])
-    ratios = np.divide(smaller, counts, out=np.zeros(c), where=counts > 0)
+    smaller = np.concatenate([[0.0], np.cumsum(ascending)[:-1]])
+    ratios = np.divide(smaller, ascending, out=np.zeros(c), where=ascending > 0)
     return float(ratios.sum() / (c * (c - 1) / 2))
 
 

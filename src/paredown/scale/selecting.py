@@ -30,6 +30,7 @@ from paredown.selection import (
 
 __all__ = ["STREAMED", "StreamedSelection", "select_streamed"]
 
+_ROW_GROUP = 2**20  # rows of the manifest written at once
 STREAMED = ("hard", "easy", "random", "window")  # strategies that need no more than counts of scores
 
 
@@ -83,11 +84,12 @@ class StreamedSelection:
         schema = self._schema().with_metadata(provenance_metadata(record))
         clusters = ("cluster",) if "cluster" in self.scores.schema.names else ()
         check_output(path, overwrite=overwrite)
-        with new_output(path, overwrite=overwrite) as part:
-            # Dictionaries pay for labels only: ids differ in every row, and scores nearly so.
-            with pq.ParquetWriter(part, schema, compression="zstd", use_dictionary=["label"]) as writer:
-                for kept in self.batches("id", *clusters):
-                    writer.write_batch(self._manifest_rows(kept, schema), row_group_size=2**20)
+        # Dictionaries pay for labels only: ids differ in every row, and scores nearly so.
+        options: dict[str, Any] = {"compression": "zstd", "use_dictionary": ["label"]}
+        with new_output(path, overwrite=overwrite) as part, pq.ParquetWriter(part, schema, **options) as writer:
+            rows = (self._manifest_rows(kept, schema) for kept in self.batches("id", *clusters))
+            for table in _row_groups(rows):
+                writer.write_table(table, row_group_size=table.num_rows)
         with new_output(path.with_suffix(".json"), overwrite=True) as part:
             write_json(record, part)
 
@@ -113,6 +115,18 @@ class StreamedSelection:
         if "cluster" in schema.names:
             columns.append(_clusters(kept.block))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together to tables of a size that readers like."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= _ROW_GROUP:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def _clusters(block: Block) -> pa.Array:
@@ -240,6 +254,6 @@ def _check_streamed(table: ScoreTable, strategy: str, mix_random: float) -> None
     what = "mix_random above 0" if what is None and mix_random > 0 else what
     if what is not None:
         raise PareError(
-            f"{table.path}: {what} needs all {len(table):,} scores in memory; allow it more with memory=... (--memory), "
+            f"{table.path}: {what} needs all {len(table):,} scores in memory; allow more memory (--memory), "
             f"or use one of the strategies {', '.join(STREAMED)} without random ones mixed in."
         )

@@ -23,6 +23,7 @@ __all__ = ["Block", "ClassCodes", "ScoreTable", "open_table"]
 pc: Any = pyarrow.compute  # its functions are made at import, where type checkers do not see them
 
 _BUFFER_BYTES = 2**20  # of a column chunk read at once, so that one giant row group does not fill the memory
+_RUN_ROWS = 2**20  # rows of the row groups given to one reader
 _LOOKED_INTO = 16  # row groups looked into for the range of the scores
 _DENSE_CLASSES = 65_536  # whole-number labels in a range no wider than this are their own codes
 
@@ -87,7 +88,8 @@ class ScoreTable:
         text = [name for name in ("label",) if name in columns and _is_text(self.schema.field(name).type)]
         try:
             with pq.ParquetFile(file, read_dictionary=text, buffer_size=_BUFFER_BYTES) as opened:
-                yield from opened.iter_batches(rows, row_groups, columns=list(columns), use_threads=False)
+                for some in _runs(opened.metadata, row_groups):
+                    yield from opened.iter_batches(rows, some, columns=list(columns), use_threads=False)
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
 
@@ -204,13 +206,27 @@ def _unreadable(file: Path, error: BaseException) -> PareError:
     return PareError(f"{file}: not a readable Parquet file ({(str(error).splitlines() or [''])[0]}).")
 
 
+def _runs(metadata: Any, row_groups: list[int] | None) -> Iterator[list[int]]:
+    """Row groups a few at a time: an Arrow reader keeps a buffer for each it was given until it has read them all."""
+    some: list[int] = []
+    waiting = 0
+    for group in range(metadata.num_row_groups) if row_groups is None else row_groups:
+        some.append(group)
+        waiting += metadata.row_group(group).num_rows
+        if waiting >= _RUN_ROWS:
+            yield some
+            some, waiting = [], 0
+    if some:
+        yield some
+
+
 def _row_group_sizes(file: Path) -> list[int]:
     metadata = pq.read_metadata(file)
     return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
 def _score_dtype(kind: pa.DataType) -> np.dtype[Any]:
-    return np.dtype(kind.to_pandas_dtype()) if pa.types.is_floating(kind) else np.dtype(np.float64)
+    return np.dtype(f"f{kind.bit_width // 8}") if pa.types.is_floating(kind) else np.dtype(np.float64)
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:

@@ -221,7 +221,8 @@ def count_scores(scan: Scan) -> Counted:
         if codes.number > len(histogram):  # classes not seen before: more of them need room, or larger bins
             room = 2 * codes.number
             while bins.number > 2 and room * bins.number > scan.limits.cells:
-                bins, histogram = bins.halved(), histogram.reshape(len(histogram), -1, 2).sum(axis=2, dtype=cell)
+                bins = bins.halved()
+                histogram = histogram.reshape(len(histogram), bins.number, 2).sum(axis=2, dtype=cell)
             histogram = _grown(histogram, room, 0)
             lowest, highest = _grown(lowest, room, np.inf), _grown(highest, room, -np.inf)
         cells = rows.codes * bins.number

@@ -16,8 +16,7 @@ SOURCE = Path(paredown.__file__).parent
 # Lower layers first; a module may import only from lower layers, or from its own package.
 LAYERS = [
     {"__init__", "errors", "progress"},
-    {"sizes"},
-    {"data"},
+    {"data", "sizes"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},
     {"metrics", "encoders"},

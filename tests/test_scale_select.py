@@ -208,6 +208,8 @@ def test_prune_streams_when_memory_is_short(paredown, shards, tmp_path) -> None:
         assert shown.returncode == 0, shown.stderr
         assert "Kept 1,200 of 3,000 examples (hard, metric el2n, floor 0.5 per label)" in shown.stdout
         assert "class balance b:" in shown.stdout
+        streamed = "scores: 3,000 rows would need about 498 KiB, so they are streamed (--memory)."
+        assert (streamed in shown.stderr) == (name == "streamed")
         reports[name] = json.loads(paredown(*arguments, "--overwrite", "--json").stdout)
         files = sorted(p.name for p in (tmp_path / name).iterdir())
         assert files == ["classes.csv", "manifest.json", "manifest.parquet"]
@@ -375,6 +377,12 @@ def test_sizes(text, size) -> None:
 def test_sizes_that_are_none(text) -> None:
     with pytest.raises(PareError, match=r"a size is a number with a unit, such as 512MiB or 1GiB; got"):
         parse_size(text)
+
+
+def test_bad_memory_is_one_clear_message(paredown, shards) -> None:
+    result = paredown("prune", "scores", "--memory", "much", "-o", "out")
+    assert result.returncode == 2
+    assert "a size is a number with a unit, such as 512MiB or 1GiB; got 'much'" in result.stderr
 
 
 def test_sizes_for_people() -> None:

@@ -38,11 +38,20 @@ from paredown.selection import PAPER_BALANCE, Selection, balance_of_counts, bala
 from paredown.sizes import format_size, parse_size
 from paredown.sources import ImageSource, Skipped, Source, VectorSource
 
-__all__ = ["DEFAULT_MEMORY", "Estimate", "class_table", "estimate", "in_memory_bytes", "prune", "write_selection"]
+__all__ = [
+    "DEFAULT_MEMORY",
+    "Estimate",
+    "class_table",
+    "estimate",
+    "in_memory_bytes",
+    "open_scores",
+    "prune",
+    "write_selection",
+]
 
 DEFAULT_MEMORY = "1GiB"
 # Of a table read and selected from in memory, measured at its peak: arrays, orders and hashes, and objects for text.
-_ROW_BYTES, _TEXT_ROW_BYTES = 160, 400
+_ROW_BYTES, _TEXT_ROW_BYTES = 170, 400
 
 _ITERATIONS = 30  # of k-means with its seeding and the sensitivity to k, roughly
 
@@ -89,7 +98,7 @@ def prune(
     if out is not None:
         check_output(Path(out), overwrite=overwrite, folder=True)
     if isinstance(source, str | Path) and is_scores(source):
-        table = open_table(source, metric=_metric_column(source, metric))
+        table = open_scores(source, metric=metric)
         if in_memory_bytes(table) > budget:
             return _prune_streamed(table, labels, out, overwrite, balance=balance, track=track, **selecting)
     scores = _scores(source, metric=metric, labels=labels, seed=seed, track=track, options=scoring or {})
@@ -115,6 +124,11 @@ def _prune_streamed(
         with new_output(Path(out), overwrite=overwrite, folder=True) as folder:
             write_selection(kept, folder)
     return kept
+
+
+def open_scores(path: str | Path, *, metric: str) -> ScoreTable:
+    """Open a table of scores without reading its rows; the metric names its column only where there is such a one."""
+    return open_table(path, metric=_metric_column(path, metric))
 
 
 def in_memory_bytes(table: ScoreTable) -> int:

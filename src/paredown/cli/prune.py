@@ -120,6 +120,7 @@ def prune(
     given: Any = None
     if len(sources) == 1 and is_scores(source):
         given = _column(labels)
+        _announce_table(source, metric, memory)
     else:
         source = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
         _announce(source, metric, k)
@@ -239,6 +240,17 @@ def _announce(sources: list[Source], metric: str, k: int | None) -> None:
             labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
             text = f"{source.location} ({source.kind}{labels}): {estimate(source, metric=metric, k=k)}"
             error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
+
+
+def _announce_table(source: Path, metric: str, memory: str) -> None:
+    from paredown.pruning import in_memory_bytes, open_scores
+    from paredown.sizes import format_size, parse_size
+
+    table = open_scores(source, metric=metric)
+    needed = in_memory_bytes(table)
+    if needed > parse_size(memory):
+        text = f"{source}: {len(table):,} rows would need about {format_size(needed)}, so they are streamed (--memory)."
+        error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
 
 
 def _show_scoring(provenance: dict[str, Any]) -> None:

@@ -84,8 +84,10 @@ class StreamedSelection:
         schema = self._schema().with_metadata(provenance_metadata(record))
         clusters = ("cluster",) if "cluster" in self.scores.schema.names else ()
         check_output(path, overwrite=overwrite)
-        # Dictionaries pay for labels only: ids differ in every row, and scores nearly so.
+        # Dictionaries pay for labels only: ids differ in every row, and scores nearly so; row numbers grow by one.
         options: dict[str, Any] = {"compression": "zstd", "use_dictionary": ["label"]}
+        if not self.scores.text_ids:
+            options["column_encoding"] = {"id": "DELTA_BINARY_PACKED"}
         with new_output(path, overwrite=overwrite) as part, pq.ParquetWriter(part, schema, **options) as writer:
             rows = (self._manifest_rows(kept, schema) for kept in self.batches("id", *clusters))
             for table in _row_groups(rows):

@@ -111,6 +111,8 @@ class ScoreTable:
         return _plain(column).cast(pa.string() if self.text_ids else pa.int64(), safe=False)
 
     def _check_ids(self, block: Block, column: pa.Array) -> None:
+        if not self.text_ids and not column.null_count:
+            return
         missing = column.is_null()
         if self.text_ids:
             missing = pc.or_(missing, pc.equal(pc.fill_null(_plain(column), ""), ""))

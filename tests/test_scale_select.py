@@ -23,7 +23,7 @@ from paredown.scale import STREAMED, Limits, open_table, select_streamed
 from paredown.scale import threshold as threshold_module
 from paredown.sizes import format_size, parse_size
 
-TINY = Limits(rows=7, candidates=3, cells=16)  # many blocks, hardly any room: everything has to be refined
+TINY = Limits(rows=7, candidates=3, cells=256)  # many blocks, hardly any room: everything has to be refined
 
 # Values that break careless binning: both zeros, denormals, neighbours, huge ones and their opposites.
 AWKWARD = [0.0, -0.0, 5e-324, -5e-324, 1e-45, 1.0, np.nextafter(1.0, 2), -1.0, 0.5, 2.0, 3e38, -3e38, 1e300, -1e300]

@@ -70,7 +70,8 @@ class StreamedSelection:
     def batches(self, *columns: str) -> Iterator[Kept]:
         """The rows in order, some at a time: which are kept, with these columns of the table in `block.columns`."""
         found = 0
-        for rows in self.scan.passes("applying the cut", with_ids="id" in columns, also=columns):
+        with_ids = "id" in columns or self.cuts.many_ties
+        for rows in self.scan.passes("applying the cut", with_ids=with_ids, also=columns):
             keep = self.cuts.keep(rows, self.scan)
             found += int(np.count_nonzero(keep))
             yield Kept(rows.block, keep, rows.codes)
@@ -157,6 +158,11 @@ class _Cuts:
         if self.again is not None:
             keep |= self.again.keep(rows, scan)
         return keep
+
+    @property
+    def many_ties(self) -> bool:
+        """Whether ids are better read along than looked up."""
+        return any(cut is not None and cut.many_ties for cut in (self.upper, self.dropped, self.again))
 
     @property
     def kept(self) -> NDArray[np.int64]:

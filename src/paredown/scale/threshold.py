@@ -31,6 +31,7 @@ __all__ = ["Counted", "Cut", "Limits", "Order", "Scan", "count_scores", "find_cu
 
 _ALL = np.uint64(2**64 - 1)
 _LAST = np.iinfo(np.int64).max
+_FEW_IDS = 1_000  # looked up one by one, each for the price of a row group
 
 
 @dataclass(frozen=True)
@@ -196,14 +197,15 @@ def _choose_bins(table: ScoreTable, order: Order, number: int) -> _Bins:
     """Bins over the bulk of the scores, from a quick look at some: a few outliers must not make all bins useless."""
     if order.by_hash:
         return _Bins(2.0**64, number / 2.0**64, number)
-    merits = order.merits(table.look()).astype(np.float64)
-    if len(merits) == 0:
+    seen = order.merits(table.look())
+    if len(seen) == 0:
         return _Bins(0.0, 0.0, number)
+    merits = seen.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         low, high = np.quantile(merits, [0.001, 0.999])
         margin = 0.5 * (high - low)
         low, high = max(low - margin, merits.min()), min(high + margin, merits.max())
-        scale = table.dtype.type(number / (high - low)) if high > low else 0.0
+        scale = seen.dtype.type(number / (high - low)) if high > low else 0.0
     return _Bins(float(high), float(scale) if np.isfinite(scale) else 0.0, number)
 
 
@@ -263,6 +265,7 @@ class Cut:
     place: NDArray[np.int64]
     split: NDArray[np.bool_]  # whether only some of the examples with this merit are in
     kept: NDArray[np.int64]  # how many of each class are in
+    many_ties: bool = False  # so many equals that ids are better read along than looked up
 
     def keep(self, rows: Rows, scan: Scan) -> NDArray[np.bool_]:
         """Which rows of a block are in."""
@@ -513,7 +516,11 @@ def _decide(scan: Scan, search: _Search, found: _Candidates, dtype: np.dtype[Any
     cut.split[some] = found.with_tie[last]
     cut.split[found.codes[beyond[found.merits[beyond] == cut.merit[found.codes[beyond]]]]] = True
     kept = np.where(search.settled, search.taken(), search.before)
-    return replace(cut, kept=kept + np.bincount(found.codes[chosen], minlength=len(kept)))
+    return replace(
+        cut,
+        kept=kept + np.bincount(found.codes[chosen], minlength=len(kept)),
+        many_ties=len(unknown) > _FEW_IDS or bool(np.any((search.tie_low > 0) | (search.tie_high < _ALL))),
+    )
 
 
 def _mixed(domain: NDArray[Any], keys: NDArray[np.uint64], chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -86,7 +86,9 @@ class StreamedSelection:
         clusters = ("cluster",) if "cluster" in self.scores.schema.names else ()
         check_output(path, overwrite=overwrite)
         # Dictionaries pay for labels only: ids differ in every row, and scores nearly so; row numbers grow by one.
+        # Statistics of labels would take as long as all the rest.
         options: dict[str, Any] = {"compression": "zstd", "use_dictionary": ["label"]}
+        options["write_statistics"] = [name for name in schema.names if name != "label"]
         if not self.scores.text_ids:
             options["column_encoding"] = {"id": "DELTA_BINARY_PACKED"}
         with new_output(path, overwrite=overwrite) as part, pq.ParquetWriter(part, schema, **options) as writer:

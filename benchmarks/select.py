@@ -10,8 +10,8 @@ from importlib.util import module_from_spec
 from pathlib import Path
 
 if __name__ == "select":
-    here = str(Path(__file__).parent)
-    spec = PathFinder.find_spec("select", [folder for folder in sys.path if folder != here])
+    here = Path(__file__).resolve().parent
+    spec = PathFinder.find_spec("select", [folder for folder in sys.path if Path(folder).resolve() != here])
     assert spec is not None
     assert spec.loader is not None
     sys.modules["select"] = module_from_spec(spec)

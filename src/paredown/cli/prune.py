@@ -11,6 +11,7 @@ from rich.markup import escape
 from paredown.cli.app import JsonOption, app, console, emit, error_console, progress_bar, say
 
 if TYPE_CHECKING:
+    from paredown.scale import StreamedSelection
     from paredown.selection import Selection
     from paredown.sources import Source
 
@@ -109,6 +110,9 @@ def prune(
     kernel: Kernel = None,
     memory: Memory = None,
     seed: Seed = 0,
+    memory: Annotated[
+        str, typer.Option(help="A table of scores that would need more is streamed, such as 512MiB or 4GiB.")
+    ] = "1GiB",
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -122,6 +126,7 @@ def prune(
     given: Any = None
     if len(sources) == 1 and is_scores(source):
         given = _column(labels)
+        _announce_table(source, metric, memory)
     else:
         source = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
         _announce(source, metric, k)
@@ -137,6 +142,7 @@ def prune(
         labels=given,
         seed=seed,
         track=progress_bar,
+        memory=memory,
         scoring=scoring,
         quota=quota,
         drop_hardest=drop_hardest,
@@ -257,6 +263,17 @@ def _announce(sources: list[Source], metric: str, k: int | None) -> None:
             error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
 
 
+def _announce_table(source: Path, metric: str, memory: str) -> None:
+    from paredown.pruning import in_memory_bytes, open_scores
+    from paredown.sizes import format_size, parse_size
+
+    table = open_scores(source, metric=metric)
+    needed = in_memory_bytes(table)
+    if needed > parse_size(memory):
+        text = f"{source}: {len(table):,} rows would need about {format_size(needed)}, so they are streamed (--memory)."
+        error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
+
+
 def _show_scoring(provenance: dict[str, Any]) -> None:
     report = provenance.get("report", {})
     if "encoder" in provenance.get("source", {}):
@@ -279,7 +296,7 @@ def _show_scoring(provenance: dict[str, Any]) -> None:
             say(f"  and {len(skipped) - 10} more, all listed in the provenance")
 
 
-def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
+def _show_selection(kept: Selection | StreamedSelection, table: Any, b: dict[str, float]) -> None:
     from rich.table import Table
 
     recipe = kept.recipe
@@ -290,10 +307,12 @@ def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
         rows = table.to_pylist()
         name = table.column_names[0]
         shown = Table(title=f"{name} balance b: {b['before']:.3f} before, {b['after']:.3f} after", title_justify="left")
-        for heading in (name, "examples", "kept", "kept %", "lowest score", "median", "highest"):
+        ranges = {"score_min": "lowest score", "score_median": "median", "score_max": "highest"}
+        ranges = {column: heading for column, heading in ranges.items() if column in table.column_names}
+        for heading in (name, "examples", "kept", "kept %", *ranges.values()):
             shown.add_column(heading, justify="left" if heading == name else "right")
         for row in rows[:_SHOWN_CLASSES]:
-            scores = (f"{row[column]:.4f}" for column in ("score_min", "score_median", "score_max"))
+            scores = ("" if row[column] is None else f"{row[column]:.4f}" for column in ranges)
             shown.add_row(
                 str(row[name]), f"{row['examples']:,}", f"{row['kept']:,}", f"{100 * row['kept_fraction']:.1f}", *scores
             )

@@ -19,7 +19,7 @@ LAYERS = [
     {"data", "sizes"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},
-    {"metrics", "encoders"},
+    {"metrics", "encoders", "checkpoint"},
     {"scoring", "selection"},
     {"scale"},
     {"pruning", "exporting"},

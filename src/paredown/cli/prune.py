@@ -37,6 +37,8 @@ Columns = Annotated[
 Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")]
 Encoder = Annotated[str, typer.Option(help="How images become embeddings.")]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
+Kernel = Annotated[str | None, typer.Option(help="How centroids are compared; float32 forces the exact way.")]
+Memory = Annotated[str | None, typer.Option(help="Memory to fit prototypes in, such as 512MiB.", show_default="1GiB")]
 Seed = Annotated[int, typer.Option(help="Decides samples, ties and everything random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 
@@ -53,6 +55,8 @@ def score(
     split: Split = None,
     encoder: Encoder = "auto",
     on_error: OnBad = "raise",
+    kernel: Kernel = None,
+    memory: Memory = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
@@ -65,7 +69,7 @@ def score(
     check_output(out, overwrite=overwrite)
     opened = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
     _announce(opened, metric, k)
-    options: dict[str, Any] = {"encoder": encoder, "on_error": on_error} | ({} if k is None else {"k": k})
+    options = _scoring_options(out, k, encoder, on_error, kernel, memory)
     scores = score_sources(opened, metric=metric, seed=seed, track=progress_bar, **options)
     write_scores(scores, out, overwrite=overwrite)
 
@@ -103,6 +107,8 @@ def prune(
     split: Split = None,
     encoder: Encoder = "auto",
     on_error: OnBad = "raise",
+    kernel: Kernel = None,
+    memory: Memory = None,
     seed: Seed = 0,
     memory: Annotated[
         str, typer.Option(help="A table of scores that would need more is streamed, such as 512MiB or 4GiB.")
@@ -124,7 +130,7 @@ def prune(
     else:
         source = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
         _announce(source, metric, k)
-        scoring = {"encoder": encoder, "on_error": on_error} | ({} if k is None else {"k": k})
+        scoring = _scoring_options(out, k, encoder, on_error, kernel, memory)
     kept = prune_source(
         source,
         keep_fraction=keep_fraction,
@@ -194,6 +200,21 @@ def export(
         as_json=as_json,
         show=lambda: say(f"{number:,} kept examples written to [bold]{out}[/] as {to}."),
     )
+
+
+def _scoring_options(
+    out: Path, k: int | None, encoder: str, on_error: str, kernel: str | None, memory: str | None
+) -> dict[str, Any]:
+    """What `score` is told beyond the source; options of a metric only where they were given."""
+    from paredown.sizes import parse_size
+
+    given = {"k": k, "kernel": kernel, "memory": None if memory is None else parse_size(memory)}
+    return {
+        "encoder": encoder,
+        "on_error": on_error,
+        "checkpoint": out.with_name(f".{out.name}.parts"),
+        **{name: value for name, value in given.items() if value is not None},
+    }
 
 
 def _open(

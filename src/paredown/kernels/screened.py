@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from paredown.kernels.exact import ExactSearch, pair_cosines, rows_at_once
 
-__all__ = ["ScreenedSearch", "leading_basis", "screens"]
+__all__ = ["ScreenedSearch", "fit_screen", "leading_basis", "screens"]
 
 _WIDTHS = (48, 64, 96, 128, 192)
 _SAFETY = 1.25  # the margin is this much wider than what 99.9 % of the sample rows needed
@@ -60,16 +60,21 @@ class ScreenedSearch:
 def screens(
     centroids: NDArray[np.float32], rows: NDArray[np.float32], truth: NDArray[np.int64]
 ) -> Iterator[ScreenedSearch]:
-    """Screens of growing width, their margins measured on sample rows whose nearest centroids are known."""
+    """Screens of growing width for sample rows whose nearest centroids are known."""
     widths = [dims for dims in _WIDTHS if 2 * dims <= min(rows.shape)]
-    if not widths:
-        return
-    basis = leading_basis(rows, widths[-1])
-    for dims in widths:
-        leading = np.ascontiguousarray(basis[:, :dims])
-        similar = (rows @ leading) @ (centroids @ leading).T
-        shortfall = similar.max(axis=1) - similar[np.arange(len(rows)), truth]
-        yield ScreenedSearch(centroids, leading, _SAFETY * float(np.quantile(shortfall, 0.999)))
+    if widths:
+        basis = leading_basis(rows, widths[-1])
+        for dims in widths:
+            yield fit_screen(centroids, rows, truth, np.ascontiguousarray(basis[:, :dims]))
+
+
+def fit_screen(
+    centroids: NDArray[np.float32], rows: NDArray[np.float32], truth: NDArray[np.int64], basis: NDArray[np.float32]
+) -> ScreenedSearch:
+    """A screened search whose margin is measured on sample rows with known nearest centroids."""
+    similar = (rows @ basis) @ (centroids @ basis).T
+    shortfall = similar.max(axis=1) - similar[np.arange(len(rows)), truth]
+    return ScreenedSearch(centroids, basis, _SAFETY * float(np.quantile(shortfall, 0.999)))
 
 
 def leading_basis(rows: NDArray[np.float32], dims: int) -> NDArray[np.float32]:

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.kernels import choose_search, leading_basis, nearest, worth_a_trial
+from paredown.kernels import fit_screen, leading_basis, nearest, worth_a_trial
 from paredown.progress import Track, silent
 
 __all__ = ["Clustering", "spherical_kmeans"]
 
-_COARSE_DIMS = 64
+_COARSE_SHARE, _COARSE_LEAST = 16, 64  # leading dimensions: a sixteenth of all, but at least 64
 _FINE_ITERATIONS = 3  # at the end, with all dimensions
 _BASIS_ROWS = 4_096
 _SEEDING_PER_CENTROID = 32  # rows that k-means++ looks at, per centroid: its cost is quadratic in k
@@ -29,7 +29,7 @@ Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 class Clustering(NamedTuple):
-    """Unit centroids (k, dim), and the mean cosine of the rows to their nearest one."""
+    """Unit centroids (k, dim), and the mean cosine of the rows to their nearest one before the last small step."""
 
     centroids: Rows
     mean_cosine: float
@@ -61,39 +61,39 @@ def spherical_kmeans(
 def _lloyd(
     vectors: Rows, k: int, rng: np.random.Generator, iterations: int, start: Rows | None, kernel: str, track: Track
 ) -> Clustering:
-    coarse = _coarse_view(vectors, k, iterations) if kernel != "float32" else None
-    seeding = vectors if coarse is None else coarse
-    centroids = vectors[_plus_plus(seeding, k, rng)] if start is None else start
-    fine = min(_FINE_ITERATIONS, iterations)
+    dims = max(_COARSE_LEAST, vectors.shape[1] // _COARSE_SHARE)
+    worth_it = vectors.shape[1] >= 3 * dims and worth_a_trial(iterations * len(vectors), vectors[:k])
     phases: list[tuple[int, Callable[[Rows], Found]]] = [(iterations, lambda c: nearest(vectors, c))]
-    if coarse is not None:
-        basis = leading_basis(vectors[:_BASIS_ROWS], _COARSE_DIMS)
+    seeding = vectors
+    if worth_it and kernel != "float32":
+        basis = leading_basis(vectors[:_BASIS_ROWS], dims)
+        seeding = coarse = vectors @ basis
+        fine = min(_FINE_ITERATIONS, iterations)
         phases = [
             (iterations - fine, lambda c: _nearest_coarse(coarse, c @ basis)),
-            (fine, lambda c: choose_search(c, vectors, n=fine * len(vectors), kernel=kernel)(vectors)),
+            (fine, lambda c: _nearest_fine(vectors, c, basis)),
         ]
+    centroids = vectors[_plus_plus(seeding, k, rng)] if start is None else start
     steps = iter(track(range(iterations), f"k-means, k = {k}", total=iterations))
+    mean_cosine = -1.0
     for number, search in phases:
         before = -np.inf
         for _ in range(number):
             next(steps, None)
             index, cosine = search(centroids)
             centroids = _means(vectors, index, cosine, k)
-            now = float(cosine.mean(dtype=np.float64))
-            if now - before < _TOLERANCE:
+            mean_cosine = float(cosine.mean(dtype=np.float64))
+            if mean_cosine - before < _TOLERANCE:
                 break
-            before = now
+            before = mean_cosine
     for _ in steps:  # converged early: the bar ends full
         pass
-    cosine = choose_search(centroids, vectors, n=len(vectors), kernel=kernel)(vectors)[1]
-    return Clustering(centroids, float(cosine.mean(dtype=np.float64)))
+    return Clustering(centroids, mean_cosine)
 
 
-def _coarse_view(vectors: Rows, k: int, iterations: int) -> Rows | None:
-    """The rows in their leading dimensions, where that saves enough work to be worth it."""
-    if vectors.shape[1] < 3 * _COARSE_DIMS or not worth_a_trial(iterations * len(vectors), vectors[:k]):
-        return None
-    return vectors @ leading_basis(vectors[:_BASIS_ROWS], _COARSE_DIMS)
+def _nearest_fine(vectors: Rows, centroids: Rows, basis: Rows) -> Found:
+    sample = vectors[:_BASIS_ROWS:4]
+    return fit_screen(centroids, sample, nearest(sample, centroids)[0], basis)(vectors)
 
 
 def _nearest_coarse(rows: Rows, centroids: Rows) -> Found:

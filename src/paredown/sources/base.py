@@ -103,7 +103,7 @@ class VectorSource(Source):
 
     @abstractmethod
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """The embeddings in order, at most `rows` at a time, as stored."""
+        """The embeddings in order, at most `rows` at a time, as stored; a block is valid until the next one."""
 
     @property
     def block_rows(self) -> int:
@@ -112,7 +112,7 @@ class VectorSource(Source):
 
     @property
     def n_blocks(self) -> int:
-        """About how many blocks `batches` yields, for progress bars."""
+        """At most how many blocks `batches` yields, for progress bars and checkpoints."""
         return -(-len(self) // self.block_rows)
 
     def batches(self) -> Iterator[Batch]:

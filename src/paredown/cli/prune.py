@@ -38,7 +38,13 @@ Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset
 Encoder = Annotated[str, typer.Option(help="How images become embeddings.")]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
 Kernel = Annotated[str | None, typer.Option(help="How centroids are compared; float32 forces the exact way.")]
-Memory = Annotated[str | None, typer.Option(help="Memory to fit prototypes in, such as 512MiB.", show_default="1GiB")]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory to fit prototypes in, such as 512MiB; a table of scores that would need more is streamed.",
+        show_default="1GiB",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Decides samples, ties and everything random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 
@@ -110,15 +116,12 @@ def prune(
     kernel: Kernel = None,
     memory: Memory = None,
     seed: Seed = 0,
-    memory: Annotated[
-        str, typer.Option(help="A table of scores that would need more is streamed, such as 512MiB or 4GiB.")
-    ] = "1GiB",
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
     """Keep the examples worth training on: from any source (or scores, or an earlier output) to a manifest."""
     from paredown.io import is_scores
-    from paredown.pruning import class_table
+    from paredown.pruning import DEFAULT_MEMORY, class_table
     from paredown.pruning import prune as prune_source
 
     scoring: dict[str, Any] = {}
@@ -126,7 +129,7 @@ def prune(
     given: Any = None
     if len(sources) == 1 and is_scores(source):
         given = _column(labels)
-        _announce_table(source, metric, memory)
+        _announce_table(source, metric, memory or DEFAULT_MEMORY)
     else:
         source = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
         _announce(source, metric, k)
@@ -142,7 +145,7 @@ def prune(
         labels=given,
         seed=seed,
         track=progress_bar,
-        memory=memory,
+        memory=memory or DEFAULT_MEMORY,
         scoring=scoring,
         quota=quota,
         drop_hardest=drop_hardest,

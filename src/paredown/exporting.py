@@ -154,7 +154,7 @@ def _files(kept: _Kept) -> tuple[list[Path], NDArray[np.int64]]:
     source, rows = kept.open()
     if not isinstance(source, ImageFiles):
         raise PareError(f"{source.location}: a {source.kind} has no image files; export 'ids' or 'indices' instead.")
-    return source.files, rows
+    return source.paths, rows
 
 
 def _write_webdataset(kept: _Kept, out: Path) -> None:
@@ -203,7 +203,7 @@ def _make_dataset(source: Source, rows: NDArray[np.int64], labels: Labels | None
     columns: dict[str, Any] = {"id": source.ids[rows].tolist()}
     features: dict[str, Any] = {"id": datasets.Value("string" if source.ids.dtype.kind != "i" else "int64")}
     if isinstance(source, ImageFiles):
-        columns["image"] = [str(source.files[row]) for row in rows]
+        columns["image"] = [str(source.paths[row]) for row in rows]
         features["image"] = datasets.Image()
     elif isinstance(source, VectorSource):
         columns["embedding"] = source.take(rows)

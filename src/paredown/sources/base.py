@@ -65,6 +65,7 @@ class Source(ABC):
     labels: Labels | None
     skipped: list[Skipped]
     opened_with: Mapping[str, Any] = {}  # what `open_source` was told beyond the location, to open it again
+    warnings: tuple[str, ...] = ()  # what whoever uses the result should know
 
     def _describe(self, location: str, kind: str, *, ids: ArrayLike, labels: ArrayLike | Labels | None) -> None:
         """Set and check what every source has."""
@@ -189,8 +190,17 @@ class ImageSource(Source):
     """A source of images, which an encoder turns into embeddings."""
 
     @abstractmethod
+    def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
+        """The undecoded images in order, from row `first` on: where or what each is, and its id.
+
+        Decoding is left to the caller, who may do it in several threads, or not at all.
+        """
+
     def images(self) -> Iterator[Image.Image | Skipped]:
         """The images in order; one that cannot be read is a `Skipped` in its place."""
+        from paredown.sources.images import decode_image
+
+        return (decode_image(file, name) for file, name in self.files())
 
 
 def files_fingerprint(files: Iterable[Path]) -> str:

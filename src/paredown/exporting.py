@@ -85,7 +85,8 @@ def export(
 def _open_again(
     recorded: dict[str, Any], kept_ids: NDArray[Any], given: str | Path | Source | None, ids: ArrayLike | None
 ) -> tuple[Source, NDArray[np.int64]]:
-    """The source that was scored and the rows of the kept ids in it."""
+    """The source that was scored and the rows of the kept ids in it; for embedded images, the images themselves."""
+    recorded = recorded.get("images", recorded)
     location = recorded.get("location") if given is None else given
     if location is None or (isinstance(location, str | Path) and not os.path.exists(location)):
         raise PareError(f"the data are no longer at {location}; say where they are with --source.")

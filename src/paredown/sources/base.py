@@ -165,7 +165,7 @@ class _Subset(VectorSource):
         self.dim = parent.dim
         dropped = np.flatnonzero(~keep)
         why = "the embedding is NaN, infinite or all zero"
-        self.opened_with = parent.opened_with
+        self.opened_with, self.warnings = parent.opened_with, parent.warnings
         self.skipped = parent.skipped + [Skipped(str(parent.ids[row]), why) for row in dropped]
         labels = None if parent.labels is None else parent.labels[keep]
         self._describe(parent.location, parent.kind, ids=parent.ids[keep], labels=labels)
@@ -175,6 +175,9 @@ class _Subset(VectorSource):
 
     def fingerprint(self) -> str:
         return self._parent.fingerprint()
+
+    def provenance(self) -> dict[str, Any]:
+        return self._parent.provenance() | super().provenance()
 
 
 def _kept_blocks(blocks: Iterable[NDArray[Any]], keep: NDArray[np.bool_]) -> Iterator[NDArray[Any]]:

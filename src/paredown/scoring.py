@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from paredown import __version__
 from paredown.data import Batch, Labels, Scored, Scores, hash_ids
-from paredown.encoders import EncodedImages, encode
+from paredown.encoders import encode
 from paredown.errors import PareError, unknown_name
 from paredown.metrics import METRICS
 from paredown.progress import Track, silent
@@ -97,7 +97,7 @@ def _score_one(
             "seed": seed,
             "source": source.provenance(),
             "report": model.report(),
-            "warnings": list(source.warnings) if isinstance(source, EncodedImages) else [],
+            "warnings": list(source.warnings),
             "skipped": [list(item) for item in source.skipped],
         },
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from paredown import __version__
 from paredown.data import Batch, Labels, Scored, Scores, hash_ids
-from paredown.encoders import encode
+from paredown.encoders import Encoder, encode
 from paredown.errors import PareError, unknown_name
 from paredown.metrics import METRICS
 from paredown.progress import Track, silent
@@ -28,7 +28,7 @@ def score(
     labels: ArrayLike | Labels | None = None,
     ids: ArrayLike | None = None,
     seed: int = 0,
-    encoder: str = "auto",
+    encoder: str | Encoder | Callable[..., Any] = "auto",
     on_error: OnError = "raise",
     track: Track = silent,
     **options: Any,
@@ -41,7 +41,8 @@ def score(
         metric: a name in `METRICS`.
         labels, ids: one per example, in place of the source's own.
         seed: decides samples and ties.
-        encoder: how images become embeddings.
+        encoder: how images become embeddings: a name in `paredown.encoders.ENCODERS`, or a function from a list of
+            images to an array.
         on_error: `raise` at the first unreadable example, or `skip` it.
         track: reports progress.
         **options: the metric's own, such as `k`; see `METRICS[metric].options`.
@@ -69,7 +70,7 @@ def _score_one(
     source: Source,
     metric: str,
     seed: int,
-    encoder: str,
+    encoder: Any,
     on_error: OnError,
     track: Track,
     options: dict[str, Any],

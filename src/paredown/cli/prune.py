@@ -34,7 +34,7 @@ Columns = Annotated[
     typer.Option("--column", metavar="ROLE=NAME", help="Which column is the id, label, embedding, path or image."),
 ]
 Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")]
-Encoder = Annotated[str, typer.Option(help="How images become embeddings.")]
+Encoder = Annotated[str, typer.Option(help="How images become embeddings; see paredown embed --help.")]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
 Seed = Annotated[int, typer.Option(help="Decides samples, ties and everything random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
@@ -62,8 +62,8 @@ def score(
 
     check_table_name(out)
     check_output(out, overwrite=overwrite)
-    opened = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
-    _announce(opened, metric, k)
+    opened = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
+    _announce(opened, metric, k, encoder)
     options: dict[str, Any] = {"encoder": encoder, "on_error": on_error} | ({} if k is None else {"k": k})
     scores = score_sources(opened, metric=metric, seed=seed, track=progress_bar, **options)
     write_scores(scores, out, overwrite=overwrite)
@@ -117,8 +117,8 @@ def prune(
     if len(sources) == 1 and is_scores(source):
         given = _column(labels)
     else:
-        source = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
-        _announce(source, metric, k)
+        source = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
+        _announce(source, metric, k, encoder)
         scoring = {"encoder": encoder, "on_error": on_error} | ({} if k is None else {"k": k})
     kept = prune_source(
         source,
@@ -190,7 +190,7 @@ def export(
     )
 
 
-def _open(
+def open_sources(
     sources: list[Path],
     *,
     labels: Path | None,
@@ -199,6 +199,7 @@ def _open(
     split: str | None,
     on_error: str,
 ) -> list[Source]:
+    """Open what the command line names."""
     from paredown.errors import PareError
     from paredown.sources import open_source
 
@@ -225,23 +226,23 @@ def _column(path: Path | None) -> Any:
     return None if path is None else load_column(path)
 
 
-def _announce(sources: list[Source], metric: str, k: int | None) -> None:
+def _announce(sources: list[Source], metric: str, k: int | None, encoder: str) -> None:
     from paredown.metrics import METRICS
     from paredown.pruning import estimate
 
     for source in sources:
         if metric in METRICS:  # a misspelt one is reported when it is used
             labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
-            text = f"{source.location} ({source.kind}{labels}): {estimate(source, metric=metric, k=k)}"
+            text = f"{source.location} ({source.kind}{labels}): {estimate(source, metric=metric, k=k, encoder=encoder)}"
             error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
 
 
 def _show_scoring(provenance: dict[str, Any]) -> None:
     report = provenance.get("report", {})
     if "encoder" in provenance.get("source", {}):
-        say(f"Encoder: {provenance['source']['encoder']}.")
+        say(f"Encoder: {escape(provenance['source']['encoder'])}.")
     for warning in provenance.get("warnings", []):
-        say(f"[yellow]Warning:[/] {warning}")
+        say(f"[yellow]Warning:[/] {escape(warning)}")
     if "k" in report:
         others = report.get("k_sensitivity", {})
         text = ", ".join(f"{value:.2f} at k = {k}" for k, value in others.items())
@@ -249,7 +250,11 @@ def _show_scoring(provenance: dict[str, Any]) -> None:
         matters = "hardly" if lowest > 0.8 else "somewhat" if lowest > 0.5 else "much"
         measured = f"rank correlation with the scores {text}: the choice of k matters {matters}" if text else ""
         say(f"Prototypes: k = {report['k']}; {measured or 'sensitivity to k not measured'}.")
-    skipped = provenance.get("skipped", [])
+    show_skipped(provenance.get("skipped", []))
+
+
+def show_skipped(skipped: list[list[str]]) -> None:
+    """List what was left out, the first ten."""
     if skipped:
         say(f"[yellow]Skipped {len(skipped)}:[/]")
         for what, why in skipped[:10]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -77,9 +77,9 @@ class Preprocess:
             image = image.resize(target, _FILTERS[self.interpolation])
         left, top = (round((side - self.size) / 2) for side in image.size)
         image = image.crop((left, top, left + self.size, top + self.size))
-        scale = 1 / (255 * np.array(self.std, np.float32))
-        shift = -np.array(self.mean, np.float32) / np.array(self.std, np.float32)
-        return np.ascontiguousarray((np.asarray(image, np.float32) * scale + shift).transpose(2, 0, 1))
+        mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
+        values = np.asarray(image, np.float32) * np.float32(1 / 255)
+        return np.ascontiguousarray(((values - mean) / std).transpose(2, 0, 1), np.float32)
 
     def at(self, size: int | None) -> Preprocess:
         """The same for another image size, cropping the same share."""
@@ -87,8 +87,7 @@ class Preprocess:
             return self
         if size < 8:
             raise PareError(f"image_size must be at least 8 pixels, got {size}.")
-        values = asdict(self) | {"size": size, "resize": round(size * self.resize / self.size)}
-        return Preprocess(**values)
+        return replace(self, size=size, resize=round(size * self.resize / self.size))
 
 
 def encoder_of(function: Callable[[list[Image.Image]], NDArray[Any]]) -> Encoder:

@@ -44,7 +44,6 @@ def efficientnet_lite0() -> torch.nn.Module:
 @cache
 def _classes() -> Any:
     """The model's class, made when torch is there; attributes are named as in the weights file."""
-    import torch
     from torch import nn
 
     def convolution(inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> nn.Module:

@@ -90,7 +90,7 @@ def export_onnx(model: torch.nn.Module, size: int, *, preprocess: Preprocess | N
             torch.onnx.export(
                 model,
                 (example,),
-                stream,
+                stream,  # type: ignore[arg-type]
                 input_names=["image"],
                 output_names=["embedding"],
                 dynamic_axes=axes,

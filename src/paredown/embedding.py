@@ -1,8 +1,8 @@
 """The arrow from images to a store of embeddings on disk, shard by shard, that a killed run can be finished from.
 
 A store is a folder of `00000.npy`, `00001.npy`, ... with the ids and labels of the same rows in `00000.parquet`, ...,
-and `embed.json`, which says how they were made. A shard's `.npy` appears last and whole: it is the mark that the shard is
-done.
+and `embed.json`, which says how they were made. A shard's `.npy` appears last and whole: it is the mark that
+the shard is done.
 """
 
 from __future__ import annotations

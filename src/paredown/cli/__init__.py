@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 
-from paredown.cli import demo, embed, prune  # noqa: F401  # each module registers its verbs with the app
+from paredown.cli import demo, embed, prune, simulate  # noqa: F401  # each module registers its verbs with the app
 from paredown.cli.app import app, error_console
 
 __all__ = ["app", "main"]

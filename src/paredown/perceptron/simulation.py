@@ -1,0 +1,134 @@
+"""The teacher-student experiment over many draws, on all cores, with standard errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.errors import PareError
+from paredown.perceptron.draw import Draw, Setting, window_mass
+from paredown.perceptron.workers import run_draws
+from paredown.progress import Track, silent
+
+__all__ = ["Simulation", "simulate"]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Means over draws; `stderr` is the standard error of `test_error`, `stderr_of` that of any other quantity."""
+
+    setting: Setting
+    seed: int
+    draws: tuple[Draw, ...] = field(repr=False)
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """One value per draw of a field of `Draw`: test_error, R, rho, kappa, theta, n_support or seconds."""
+        return np.array([getattr(draw, name) for draw in self.draws], dtype=np.float64)
+
+    def mean(self, name: str) -> float:
+        """The mean of a field of `Draw` over draws."""
+        return float(self.values(name).mean())
+
+    def stderr_of(self, name: str) -> float:
+        """The standard error of that mean; NaN for a single draw."""
+        count = len(self.draws)
+        return float(self.values(name).std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan
+
+    @property
+    def test_error(self) -> float:
+        """Mean of arccos(R) / pi."""
+        return self.mean("test_error")
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of `test_error`."""
+        return self.stderr_of("test_error")
+
+    @property
+    def R(self) -> float:
+        """Mean overlap of student and teacher."""
+        return self.mean("R")
+
+    @property
+    def rho(self) -> float:
+        """Mean overlap of student and probe."""
+        return self.mean("rho")
+
+    @property
+    def kappa(self) -> float:
+        """Mean margin of the unit-length student: the theory's kappa, where |J|^2 = N and margins are J.x / sqrt(N)."""
+        return self.mean("kappa")
+
+    @property
+    def theta(self) -> float:
+        """Mean angle between probe and teacher in degrees, as realised."""
+        return self.mean("theta")
+
+    @property
+    def seconds(self) -> float:
+        """Mean clock time of one max-margin solution."""
+        return self.mean("seconds")
+
+
+def simulate(
+    alpha_prune: float,
+    *,
+    keep_fraction: float | None = None,
+    theta: float | None = None,
+    strategy: str = "hard",
+    window: tuple[float, float] | None = None,
+    n_features: int = 200,
+    draws: int = 100,
+    seed: int = 0,
+    probe: str = "angle",
+    probe_epochs: int = 1,
+    hardness: str = "field",
+    workers: int | None = None,
+    track: Track = silent,
+) -> Simulation:
+    """Simulate pruning for the max-margin perceptron and measure the test error arccos(R) / pi.
+
+    Sections "An analytic theory of data pruning" and "Perceptron in the teacher-student setting": teacher T uniform on
+    the sphere, inputs x ~ N(0, I), labels sign(T.x); a probe ranks the examples, a fraction is kept, and the student is
+    the exact max-margin solution on what is kept. The result depends on the seed alone, not on `workers`.
+
+    Args:
+        alpha_prune: kept examples per feature.
+        keep_fraction: kept examples as a fraction of all; 1 if left out, or the mass of the window.
+        theta: angle between probe and teacher in degrees, exactly; 0 if left out.
+        strategy: "hard", "easy", "window" or "random".
+        window: (a, b) for "window": keep a < |z| < b, z the field of the unit-length probe. It is realised by rank,
+            from the fraction P(|z| < a) of the examples on, so that the number kept is exact.
+        n_features: N.
+        draws: independent draws of teacher, probe and examples.
+        seed: any non-negative integer.
+        probe: "angle" (at exactly `theta`) or "trained" (the perceptron rule for `probe_epochs` epochs on the unpruned
+            examples; `.theta` of the result is the angle it reached).
+        probe_epochs: epochs of a trained probe.
+        hardness: "field" ranks by |z| as the theory does, "margin" by y z, which puts misclassified examples first.
+        workers: processes; by default one per core, or none besides this one for a short job.
+        track: progress, see `paredown.progress`.
+    """
+    if keep_fraction is None:
+        keep_fraction = window_mass(window) if window is not None else 1.0
+    elif window is not None:
+        window_mass(window)  # reports a malformed window before a mismatch
+    setting = Setting(
+        alpha_prune=alpha_prune,
+        keep_fraction=keep_fraction,
+        theta=theta,
+        strategy=strategy,
+        window=window,
+        n_features=n_features,
+        probe=probe,
+        probe_epochs=probe_epochs,
+        hardness=hardness,
+    )
+    for name, value, smallest in (("draws", draws, 1), ("seed", seed, 0), ("workers", workers, 1)):
+        if value is not None and value < smallest:
+            raise PareError(f"{name} must be at least {smallest}, got {value}.")
+    results = run_draws(setting, seed, draws, workers=workers, track=track)
+    return Simulation(setting=setting, seed=seed, draws=results)

@@ -69,7 +69,8 @@ def pixel_encoder(
     source: ImageSource, *, seed: int, on_error: OnError, workers: int, track: Track, saved: Path | None = None
 ) -> Encoder:
     """The encoder fitted to a sample of a source, or the one saved by an earlier run over it."""
-    pca = _load(saved) if saved is not None and saved.exists() else _fit(source, seed, on_error, workers, track)
+    pca = None if saved is None or not saved.exists() else _load(saved, seed)
+    pca = _fit(source, seed, on_error, workers, track) if pca is None else pca
     components = pca.projection.shape[1]
     return Encoder(
         name="pixels",
@@ -77,11 +78,11 @@ def pixel_encoder(
         prepare=thumbnail,
         forward=lambda thumbnails: pca.encode(np.stack(thumbnails)),
         settings={
+            "seed": seed,
             "weights": hashlib.sha256(pca.mean.tobytes() + pca.projection.tobytes()).hexdigest()[:16],
             "image_size": SIDE,
-            "seed": seed,
         },
-        state=pca._asdict(),
+        state={**pca._asdict(), "seed": np.array(seed)},
         batch_size=256,
         warnings=(WEAK_ENCODER,),
     )
@@ -106,9 +107,10 @@ def _fit(source: ImageSource, seed: int, on_error: OnError, workers: int, track:
     return pca
 
 
-def _load(path: Path) -> PixelPCA:
+def _load(path: Path, seed: int) -> PixelPCA | None:
+    """A saved fit, or None if it was made with another seed."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            return PixelPCA(arrays["mean"], arrays["projection"])
+            return PixelPCA(arrays["mean"], arrays["projection"]) if arrays["seed"] == seed else None
     except Exception as error:  # numpy and zipfile raise many types for a damaged file
         raise PareError(f"{path}: not a readable pixel encoder ({error}); remove it to fit a new one.") from error

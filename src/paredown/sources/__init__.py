@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from paredown.data import Labels
 from paredown.errors import PareError, unknown_name
-from paredown.sources.arrays import ArraySource, load_column
+from paredown.sources.arrays import RECORD, ArraySource, load_column
 from paredown.sources.base import ImageSource, OnError, Options, Skipped, Source, VectorSource
 
 __all__ = ["ArraySource", "ImageSource", "OnError", "Skipped", "Source", "VectorSource", "load_column", "open_source"]
@@ -92,6 +92,8 @@ def _are_companions(path: Path) -> bool:
 def _folder_opener(path: Path) -> tuple[str, str]:
     if (path / "dataset_dict.json").exists() or (path / "dataset_info.json").exists():
         return "huggingface", "open_dataset_folder"
+    if (path / RECORD).exists():
+        return _FILES[".npy"]
     present = [suffix for suffix in _SHARDS if any(path.glob(f"*{suffix}"))]
     if present == [".npy", ".parquet"] and _are_companions(path):
         present = [".npy"]

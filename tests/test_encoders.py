@@ -17,6 +17,7 @@ from paredown.encoders.torchvision_on_cpu import import_torchvision
 from paredown.errors import PareError
 from paredown.sources import ImageSource, open_source
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 AGREEMENT = 0.9999  # cosine of two runtimes: float32 sums in another order
 PALACE, DAISY = 698, 985  # ImageNet classes of scikit-learn's two sample images
 

@@ -11,6 +11,7 @@ from paredown.encoders.simclr import contrastive_loss, train_simclr
 from paredown.errors import PareError
 from paredown.sources import ImageSource, open_source
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 SMALL = {"image_size": 8, "width": 8, "batch_size": 30, "flip": False}
 
 

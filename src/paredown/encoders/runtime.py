@@ -165,6 +165,8 @@ def _session(model: str | bytes, *, name: str = "the exported model") -> Forward
     wanted = [p for p in ("CUDAExecutionProvider", "CPUExecutionProvider") if p in available]
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
+    # Its threads would otherwise burn, while they wait, the time that the threads decoding images need.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = onnxruntime.InferenceSession(model, options, providers=wanted)
     except Exception as error:  # its exceptions share no base but Exception

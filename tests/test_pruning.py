@@ -190,7 +190,7 @@ def test_debug_shows_the_traceback(paredown) -> None:
     assert "Traceback" in result.stderr
 
 
-@pytest.mark.parametrize("verb", ["demo", "score", "prune", "export"])
+@pytest.mark.parametrize("verb", ["demo", "embed", "score", "prune", "export"])
 def test_help_has_an_example(paredown, verb) -> None:
     result = paredown(verb, "--help")
     assert result.returncode == 0

@@ -40,7 +40,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def vectors(store: Path) -> np.ndarray:
     source = pdn.open_source(store)
     assert isinstance(source, VectorSource)
-    return np.concatenate(list(source.blocks(7)))
+    return np.concatenate([block.copy() for block in source.blocks(7)])  # blocks share one buffer
 
 
 # --- the store -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture
 def one_torch_thread() -> None:
-    """Tiny problems take thirty times as long on two threads when others use the cores too."""
+    """Tiny problems took some thirty times as long on two threads, once, while others used the cores too."""
     import torch
 
     torch.set_num_threads(1)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from paredown.io import write_scores as write_scores
     from paredown.metrics import METRICS as METRICS
     from paredown.pruning import prune as prune
+    from paredown.scale import StreamedSelection as StreamedSelection
     from paredown.scoring import score as score
     from paredown.selection import STRATEGIES as STRATEGIES
     from paredown.selection import Selection as Selection
@@ -39,6 +40,7 @@ _HOMES = {
     "PareError": "errors",
     "Scores": "data",
     "Selection": "selection",
+    "StreamedSelection": "scale",
     "balance_score": "selection",
     "embed": "embedding",
     "export": "exporting",

@@ -11,6 +11,7 @@ from rich.markup import escape
 from paredown.cli.app import JsonOption, app, console, emit, error_console, progress_bar, say
 
 if TYPE_CHECKING:
+    from paredown.scale import StreamedSelection
     from paredown.selection import Selection
     from paredown.sources import Source
 
@@ -36,6 +37,8 @@ Columns = Annotated[
 Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")]
 Encoder = Annotated[str, typer.Option(help="How images become embeddings; see paredown embed --help.")]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
+Kernel = Annotated[str | None, typer.Option(help="How centroids are compared; float32 forces the exact way.")]
+Memory = Annotated[str, typer.Option(help="Memory to work in, such as 512MiB: larger data are sampled and streamed.")]
 Seed = Annotated[int, typer.Option(help="Decides samples, ties and everything random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 
@@ -52,6 +55,8 @@ def score(
     split: Split = None,
     encoder: Encoder = "auto",
     on_error: OnBad = "raise",
+    kernel: Kernel = None,
+    memory: Memory = "1GiB",
     seed: Seed = 0,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
@@ -64,7 +69,7 @@ def score(
     check_output(out, overwrite=overwrite)
     opened = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
     _announce(opened, metric, k, encoder)
-    options: dict[str, Any] = {"encoder": encoder, "on_error": on_error} | ({} if k is None else {"k": k})
+    options = _scoring_options(out, metric, k, encoder, on_error, kernel, memory)
     scores = score_sources(opened, metric=metric, seed=seed, track=progress_bar, **options)
     write_scores(scores, out, overwrite=overwrite)
 
@@ -102,6 +107,8 @@ def prune(
     split: Split = None,
     encoder: Encoder = "auto",
     on_error: OnBad = "raise",
+    kernel: Kernel = None,
+    memory: Memory = "1GiB",
     seed: Seed = 0,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
@@ -116,10 +123,11 @@ def prune(
     given: Any = None
     if len(sources) == 1 and is_scores(source):
         given = _column(labels)
+        _announce_table(source, metric, memory)
     else:
         source = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
         _announce(source, metric, k, encoder)
-        scoring = {"encoder": encoder, "on_error": on_error} | ({} if k is None else {"k": k})
+        scoring = _scoring_options(out, metric, k, encoder, on_error, kernel, memory)
     kept = prune_source(
         source,
         keep_fraction=keep_fraction,
@@ -131,6 +139,7 @@ def prune(
         labels=given,
         seed=seed,
         track=progress_bar,
+        memory=memory,
         scoring=scoring,
         quota=quota,
         drop_hardest=drop_hardest,
@@ -190,6 +199,24 @@ def export(
     )
 
 
+def _scoring_options(
+    out: Path, metric: str, k: int | None, encoder: str, on_error: str, kernel: str | None, memory: str
+) -> dict[str, Any]:
+    """What `score` is told beyond the source; the metric's own options where they were given or it knows them."""
+    from paredown.metrics import METRICS
+    from paredown.sizes import parse_size
+
+    given = {"k": k, "kernel": kernel}
+    if metric in METRICS and "memory" in METRICS[metric].options:
+        given["memory"] = parse_size(memory)
+    return {
+        "encoder": encoder,
+        "on_error": on_error,
+        "checkpoint": out.with_name(f".{out.name}.parts"),
+        **{name: value for name, value in given.items() if value is not None},
+    }
+
+
 def open_sources(
     sources: list[Path],
     *,
@@ -237,6 +264,17 @@ def _announce(sources: list[Source], metric: str, k: int | None, encoder: str) -
             error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
 
 
+def _announce_table(source: Path, metric: str, memory: str) -> None:
+    from paredown.pruning import in_memory_bytes, open_scores
+    from paredown.sizes import format_size, parse_size
+
+    table = open_scores(source, metric=metric)
+    needed = in_memory_bytes(table)
+    if needed > parse_size(memory):
+        text = f"{source}: {len(table):,} rows would need about {format_size(needed)}, so they are streamed (--memory)."
+        error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
+
+
 def _show_scoring(provenance: dict[str, Any]) -> None:
     report = provenance.get("report", {})
     if "encoder" in provenance.get("source", {}):
@@ -263,7 +301,7 @@ def show_skipped(skipped: list[list[str]]) -> None:
             say(f"  and {len(skipped) - 10} more, all listed in the provenance")
 
 
-def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
+def _show_selection(kept: Selection | StreamedSelection, table: Any, b: dict[str, float]) -> None:
     from rich.table import Table
 
     recipe = kept.recipe
@@ -274,10 +312,12 @@ def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
         rows = table.to_pylist()
         name = table.column_names[0]
         shown = Table(title=f"{name} balance b: {b['before']:.3f} before, {b['after']:.3f} after", title_justify="left")
-        for heading in (name, "examples", "kept", "kept %", "lowest score", "median", "highest"):
+        ranges = {"score_min": "lowest score", "score_median": "median", "score_max": "highest"}
+        ranges = {column: heading for column, heading in ranges.items() if column in table.column_names}
+        for heading in (name, "examples", "kept", "kept %", *ranges.values()):
             shown.add_column(heading, justify="left" if heading == name else "right")
         for row in rows[:_SHOWN_CLASSES]:
-            scores = (f"{row[column]:.4f}" for column in ("score_min", "score_median", "score_max"))
+            scores = ("" if row[column] is None else f"{row[column]:.4f}" for column in ranges)
             shown.add_row(
                 str(row[name]), f"{row['examples']:,}", f"{row['kept']:,}", f"{100 * row['kept_fraction']:.1f}", *scores
             )

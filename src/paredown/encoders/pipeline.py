@@ -36,7 +36,7 @@ class Encoded(NamedTuple):
 
 
 def default_workers() -> int:
-    """One thread per usable core, at most eight: beyond that the encoder is what takes the time."""
+    """One thread per usable core, at most eight. The bound is a guess, not a measurement."""
     return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paredown.metrics.base import Metric, Model
-from paredown.metrics.prototypes import fit_prototypes, fit_supervised_prototypes
+from paredown.metrics.prototypes import ClassPrototypes, Prototypes, fit_prototypes, fit_supervised_prototypes
 from paredown.metrics.random import fit_random
 
 __all__ = ["METRICS", "Metric", "Model"]
@@ -22,6 +22,7 @@ METRICS: dict[str, Metric] = {
         needs=("embeddings",),
         cost="k-means on a sample of 256 k rows, then one pass of n k dim multiplications",
         reference="section 6, appendices on the number of clusters and on ensembles",
+        load=Prototypes.load,
     ),
     "supervised_prototypes": Metric(
         fit_supervised_prototypes,
@@ -29,5 +30,6 @@ METRICS: dict[str, Metric] = {
         needs=("embeddings", "labels"),
         cost="two passes over the embeddings",
         reference="section 6",
+        load=ClassPrototypes.load,
     ),
 }

@@ -1,4 +1,4 @@
-"""Running a network: ONNX Runtime where the model can be exported (faster on a CPU, see the benchmarks), torch otherwise."""
+"""Running a network: ONNX Runtime where the model can be exported (see the benchmarks), torch otherwise."""
 
 from __future__ import annotations
 

@@ -19,6 +19,14 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
+@pytest.fixture
+def one_torch_thread() -> None:
+    """Tiny problems took some thirty times as long on two threads, once, while others used the cores too."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def digits() -> tuple[np.ndarray, np.ndarray]:
     """scikit-learn's digits: 1797 real images of 8 x 8 pixels as vectors, and their classes."""

@@ -14,7 +14,7 @@ from paredown.errors import PareError
 
 @pytest.fixture
 def pruned_images(tmp_path, image_folder):
-    kept = pdn.prune(image_folder, keep_fraction=0.5, out=tmp_path / "pruned")
+    kept = pdn.prune(image_folder, keep_fraction=0.5, out=tmp_path / "pruned", scoring={"encoder": "pixels"})
     return tmp_path / "pruned", kept
 
 
@@ -99,7 +99,7 @@ def test_webdataset_reshard(tmp_path, digits) -> None:
                     info = tarfile.TarInfo(name)
                     info.size = len(data)
                     tar.addfile(info, io.BytesIO(data))
-    kept = pdn.prune(source, keep_fraction=0.4, out=tmp_path / "pruned")
+    kept = pdn.prune(source, keep_fraction=0.4, out=tmp_path / "pruned", scoring={"encoder": "pixels"})
     pdn.export(tmp_path / "pruned", to="webdataset", out=tmp_path / "new", shard_size=5)
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["00000.tar", "00001.tar", "00002.tar"]
     back = pdn.open_source(tmp_path / "new")

@@ -66,7 +66,7 @@ def test_select_again_from_an_earlier_output(paredown, embeddings, tmp_path) -> 
 
 
 def test_prune_images_says_which_encoder(paredown, image_folder, tmp_path) -> None:
-    result = paredown("prune", image_folder, "--keep-fraction", "0.5", "-o", "out")
+    result = paredown("prune", image_folder, "--keep-fraction", "0.5", "-o", "out", "--encoder", "pixels")
     assert result.returncode == 0, result.stderr
     assert "whitened PCA of 32 x 32 pixels" in result.stdout
     assert "a weak encoder" in result.stdout
@@ -85,12 +85,12 @@ def test_random_needs_no_encoder(paredown, image_folder) -> None:
 def test_unreadable_images(paredown, image_folder, tmp_path) -> None:
     broken = sorted(image_folder.rglob("*.png"))[3]
     broken.write_bytes(broken.read_bytes()[:50])
-    result = paredown("prune", image_folder, "-o", "out")
+    result = paredown("prune", image_folder, "-o", "out", "--encoder", "pixels")
     assert result.returncode == 2
     assert f"image {broken.relative_to(image_folder)} cannot be decoded" in result.stderr
     assert "--on-error skip" in result.stderr
     assert not (tmp_path / "out").exists()
-    result = paredown("prune", image_folder, "-o", "out", "--on-error", "skip")
+    result = paredown("prune", image_folder, "-o", "out", "--encoder", "pixels", "--on-error", "skip")
     assert result.returncode == 0, result.stderr
     assert "Skipped 1:" in result.stdout
     assert broken.name in result.stdout
@@ -190,7 +190,7 @@ def test_debug_shows_the_traceback(paredown) -> None:
     assert "Traceback" in result.stderr
 
 
-@pytest.mark.parametrize("verb", ["demo", "score", "prune", "export"])
+@pytest.mark.parametrize("verb", ["demo", "embed", "score", "prune", "export"])
 def test_help_has_an_example(paredown, verb) -> None:
     result = paredown(verb, "--help")
     assert result.returncode == 0
@@ -238,4 +238,4 @@ def test_greyscale_palette_and_transparent_images_all_embed(tmp_path) -> None:
     for i, mode in enumerate(["L", "RGB", "RGBA", "P", "1", "LA"] * 2):
         Image.new("L", (9, 7), i * 20).convert(mode).save(tmp_path / f"{i}.png")
     Image.new("CMYK", (9, 7), (0, 100, 0, 0)).save(tmp_path / "x.jpg")
-    assert len(pdn.score(tmp_path, k=2, sensitivity=False)) == 13
+    assert len(pdn.score(tmp_path, k=2, sensitivity=False, encoder="pixels")) == 13

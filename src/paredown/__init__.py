@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from paredown import theory as theory
     from paredown.data import Labels as Labels
     from paredown.data import Scores as Scores
+    from paredown.embedding import embed as embed
     from paredown.errors import PareError as PareError
     from paredown.exporting import export as export
     from paredown.io import read_manifest as read_manifest
@@ -41,6 +42,7 @@ _HOMES = {
     "Selection": "selection",
     "StreamedSelection": "scale",
     "balance_score": "selection",
+    "embed": "embedding",
     "export": "exporting",
     "open_source": "sources",
     "prune": "pruning",

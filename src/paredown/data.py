@@ -146,6 +146,14 @@ class Labels:
     def __getitem__(self, rows: Any) -> Labels:
         return Labels(self.codes[rows], self.classes)
 
+    def in_order_of(self, classes: Sequence[str]) -> Labels:
+        """The same labels with their classes in a known order, if that has all of them."""
+        if not set(self.classes) <= set(classes):
+            return self
+        ordered = tuple(name for name in classes if name in set(self.classes))
+        place = {name: code for code, name in enumerate(ordered)}
+        return Labels(np.array([place[name] for name in self.classes])[self.codes], ordered)
+
     @property
     def counts(self) -> NDArray[np.int64]:
         """How many examples each class has."""

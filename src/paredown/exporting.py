@@ -85,7 +85,8 @@ def export(
 def _open_again(
     recorded: dict[str, Any], kept_ids: NDArray[Any], given: str | Path | Source | None, ids: ArrayLike | None
 ) -> tuple[Source, NDArray[np.int64]]:
-    """The source that was scored and the rows of the kept ids in it."""
+    """The source that was scored and the rows of the kept ids in it; for embedded images, the images themselves."""
+    recorded = recorded.get("images", recorded)
     location = recorded.get("location") if given is None else given
     if location is None or (isinstance(location, str | Path) and not os.path.exists(location)):
         raise PareError(f"the data are no longer at {location}; say where they are with --source.")
@@ -154,7 +155,7 @@ def _files(kept: _Kept) -> tuple[list[Path], NDArray[np.int64]]:
     source, rows = kept.open()
     if not isinstance(source, ImageFiles):
         raise PareError(f"{source.location}: a {source.kind} has no image files; export 'ids' or 'indices' instead.")
-    return source.files, rows
+    return source.paths, rows
 
 
 def _write_webdataset(kept: _Kept, out: Path) -> None:
@@ -203,7 +204,7 @@ def _make_dataset(source: Source, rows: NDArray[np.int64], labels: Labels | None
     columns: dict[str, Any] = {"id": source.ids[rows].tolist()}
     features: dict[str, Any] = {"id": datasets.Value("string" if source.ids.dtype.kind != "i" else "int64")}
     if isinstance(source, ImageFiles):
-        columns["image"] = [str(source.files[row]) for row in rows]
+        columns["image"] = [str(source.paths[row]) for row in rows]
         features["image"] = datasets.Image()
     elif isinstance(source, VectorSource):
         columns["embedding"] = source.take(rows)

@@ -221,8 +221,11 @@ class Estimate:
         return f"{size}; about {format_size(self.memory)} of memory{time_}"
 
 
-def estimate(source: Source, *, metric: str = "prototypes", k: int | None = None) -> Estimate:
-    """Rows, memory and time of scoring a source, from measuring how long a small piece takes."""
+def estimate(source: Source, *, metric: str = "prototypes", k: int | None = None, encoder: str = "pixels") -> Estimate:
+    """Rows, memory and time of scoring a source, from measuring how long a small piece takes.
+
+    The time of images is told for `pixels` only: other encoders take longer to load than to be measured.
+    """
     n = len(source)
     if "embeddings" not in METRICS[metric].needs:
         return Estimate(n, None, None, 64 * n, 0.0)
@@ -231,7 +234,8 @@ def estimate(source: Source, *, metric: str = "prototypes", k: int | None = None
         seconds = _seconds(
             lambda: [thumbnail(i) for i in islice(source.images(), looked_at) if not isinstance(i, Skipped)]
         )
-        return Estimate(n, None, None, n * 3_072 + 64 * n, seconds * n / looked_at)
+        time_ = 2 * seconds * n / looked_at if encoder == "pixels" else None  # once to fit, once to encode
+        return Estimate(n, None, None, n * 3_072 + 64 * n, time_)
     assert isinstance(source, VectorSource)
     block = next(source.batches())
     reading = 2 * _seconds(lambda: next(source.batches())) * n / len(block.ids)  # one pass to fit, one to score

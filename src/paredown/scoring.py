@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from paredown import __version__
 from paredown.checkpoint import Checkpoint
 from paredown.data import Batch, Labels, Scored, Scores, hash_ids
-from paredown.encoders import EncodedImages, encode
+from paredown.encoders import Encoder, encode
 from paredown.errors import PareError, unknown_name
 from paredown.metrics import METRICS, Model
 from paredown.progress import Track, silent
@@ -35,7 +35,7 @@ def score(
     labels: ArrayLike | Labels | None = None,
     ids: ArrayLike | None = None,
     seed: int = 0,
-    encoder: str = "auto",
+    encoder: str | Encoder | Callable[..., Any] = "auto",
     on_error: OnError = "raise",
     track: Track = silent,
     checkpoint: str | Path | None = None,
@@ -49,7 +49,8 @@ def score(
         metric: a name in `METRICS`.
         labels, ids: one per example, in place of the source's own.
         seed: decides samples and ties.
-        encoder: how images become embeddings.
+        encoder: how images become embeddings: a name in `paredown.encoders.ENCODERS`, or a function from a list of
+            images to an array.
         on_error: `raise` at the first unreadable example, or `skip` it.
         track: reports progress.
         checkpoint: a folder for the finished parts of long work: a run that was killed is finished from there by the
@@ -82,7 +83,7 @@ def _score_one(
     source: Source,
     metric: str,
     seed: int,
-    encoder: str,
+    encoder: Any,
     on_error: OnError,
     track: Track,
     parts: Path | None,
@@ -115,7 +116,7 @@ def _score_one(
         provenance={
             **settings,
             "report": model.report(),
-            "warnings": list(source.warnings) if isinstance(source, EncodedImages) else [],
+            "warnings": list(source.warnings),
             "skipped": [list(item) for item in source.skipped],
         },
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import traceback
 
-from paredown.cli import demo, prune, simulate, theory  # noqa: F401  # each module registers its verbs with the app
+# Each module registers its verbs with the app.
+from paredown.cli import demo, embed, prune, simulate, theory  # noqa: F401
 from paredown.cli.app import app, error_console
 
 __all__ = ["app", "main"]

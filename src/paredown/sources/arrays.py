@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,9 @@ from paredown.data import Labels, id_array
 from paredown.errors import PareError
 from paredown.sources.base import OnError, Options, Skipped, VectorSource, files_fingerprint, natural_order
 
-__all__ = ["ArraySource", "NpySource", "load_column", "open_npz"]
+__all__ = ["RECORD", "ArraySource", "NpySource", "load_column", "open_npz", "read_record"]
+
+RECORD = "embed.json"  # what `paredown embed` notes beside the shards of a store
 
 
 class ArraySource(VectorSource):
@@ -72,11 +75,14 @@ class NpySource(VectorSource):
 
     Rows of a single file have their row number as id; rows of a folder of shards have `shard:row`, so that ids do not
     depend on how many shards there are or in which order they are listed. In a folder, `ids.npy` and `labels.npy` are
-    taken as the ids and labels of all rows, shards in natural order.
+    taken as the ids and labels of all rows, shards in natural order; or a table beside each shard (`00000.parquet`
+    beside `00000.npy`) has the ids and labels of its rows, as in the stores that `paredown embed` writes.
     """
 
     def __init__(self, path: Path, options: Options) -> None:
         self.skipped = []
+        self._record = read_record(path) if path.is_dir() else {}
+        self.warnings = tuple(self._record.get("warnings", ()))
         ids, labels, files = options.ids, options.labels, [path]
         if path.is_dir():
             columns = {name: path / f"{name}.npy" for name in ("ids", "labels")}
@@ -84,6 +90,10 @@ class NpySource(VectorSource):
             ids = load_column(columns["ids"]) if ids is None and columns["ids"].exists() else ids
             labels = load_column(columns["labels"]) if labels is None and columns["labels"].exists() else labels
         self._shards = list(self._readable(files, options.on_error))
+        if path.is_dir() and self._shards and any(path.glob("*.parquet")):
+            own_ids, own_labels = self._tables()
+            ids = own_ids if ids is None else ids
+            labels = own_labels if labels is None else labels
         total = sum(shard.rows for shard in self._shards)
         if total == 0:
             raise PareError(f"{path}: the source is empty; no rows of embeddings could be read from it.")
@@ -107,6 +117,23 @@ class NpySource(VectorSource):
                     raise
                 self.skipped.append(Skipped(file.name, str(error)))
 
+    def _tables(self) -> tuple[NDArray[Any], Labels | None]:
+        """Ids, and labels if there are any, from the tables beside the shards."""
+        tables = [_read_companion(shard) for shard in self._shards]
+        ids = np.concatenate([table["id"] for table in tables])
+        labelled = [table["label"] for table in tables if "label" in table]
+        if not labelled:
+            return ids, None
+        if len(labelled) < len(tables):
+            raise PareError(f"{self._shards[0].path.parent}: some shards have a 'label' column and others have none.")
+        labels = Labels.of(np.concatenate(labelled))
+        return ids, labels.in_order_of(self._record.get("classes", ()))
+
+    def provenance(self) -> dict[str, Any]:
+        """With the encoder and the images, if the store remembers them."""
+        known = {key: self._record[key] for key in ("encoder", "images") if key in self._record}
+        return super().provenance() | known
+
     def _default_ids(self, *, single: bool) -> NDArray[Any]:
         if single:
             return np.arange(self._shards[0].rows)
@@ -124,6 +151,43 @@ class NpySource(VectorSource):
 
     def fingerprint(self) -> str:
         return files_fingerprint(shard.path for shard in self._shards)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What `paredown embed` noted of a store that it wrote; nothing for other folders. An unfinished one raises."""
+    file = folder / RECORD
+    if not file.exists():
+        return {}
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        complete = record["complete"]
+    except (ValueError, KeyError, OSError) as error:
+        raise PareError(f"{file}: not a readable record of embeddings ({error!r}).") from error
+    if not complete:
+        raise PareError(f"{folder}: embedding is not finished; run the same `paredown embed` command again first.")
+    return record
+
+
+def _read_companion(shard: _Shard) -> dict[str, NDArray[Any]]:
+    """The `id` and `label` columns of the table beside a shard."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = shard.path.with_suffix(".parquet")
+    try:
+        table = pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise PareError(f"{file}: the table of ids beside {shard.path.name} cannot be read ({error}).") from error
+    if "id" not in table.column_names:
+        raise PareError(f"{file}: has no 'id' column for the rows of {shard.path.name}; it has {table.column_names}.")
+    if table.num_rows != shard.rows:
+        raise PareError(f"{file}: has {table.num_rows} rows for the {shard.rows} embeddings of {shard.path.name}.")
+    columns = {"id": id_array(table["id"].to_numpy())}
+    if "label" in table.column_names:
+        label = table["label"]
+        label = label.cast(label.type.value_type) if pa.types.is_dictionary(label.type) else label
+        columns["label"] = label.to_numpy()
+    return columns
 
 
 def _read_header(file: Path) -> _Shard:

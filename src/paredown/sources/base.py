@@ -64,6 +64,7 @@ class Source(ABC):
     labels: Labels | None
     skipped: list[Skipped]
     opened_with: Mapping[str, Any] = {}  # what `open_source` was told beyond the location, to open it again
+    warnings: tuple[str, ...] = ()  # what whoever uses the result should know
 
     def _describe(self, location: str, kind: str, *, ids: ArrayLike, labels: ArrayLike | Labels | None) -> None:
         """Set and check what every source has."""
@@ -163,7 +164,7 @@ class _Subset(VectorSource):
         self.dim = parent.dim
         dropped = np.flatnonzero(~keep)
         why = "the embedding is NaN, infinite or all zero"
-        self.opened_with = parent.opened_with
+        self.opened_with, self.warnings = parent.opened_with, parent.warnings
         self.skipped = parent.skipped + [Skipped(str(parent.ids[row]), why) for row in dropped]
         labels = None if parent.labels is None else parent.labels[keep]
         self._describe(parent.location, parent.kind, ids=parent.ids[keep], labels=labels)
@@ -173,6 +174,9 @@ class _Subset(VectorSource):
 
     def fingerprint(self) -> str:
         return self._parent.fingerprint()
+
+    def provenance(self) -> dict[str, Any]:
+        return self._parent.provenance() | super().provenance()
 
 
 def _kept_blocks(blocks: Iterable[NDArray[Any]], keep: NDArray[np.bool_]) -> Iterator[NDArray[Any]]:
@@ -188,8 +192,17 @@ class ImageSource(Source):
     """A source of images, which an encoder turns into embeddings."""
 
     @abstractmethod
+    def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
+        """The undecoded images in order, from row `first` on: where or what each is, and its id.
+
+        Decoding is left to the caller, who may do it in several threads, or not at all.
+        """
+
     def images(self) -> Iterator[Image.Image | Skipped]:
         """The images in order; one that cannot be read is a `Skipped` in its place."""
+        from paredown.sources.images import decode_image
+
+        return (decode_image(file, name) for file, name in self.files())
 
 
 def files_fingerprint(files: Iterable[Path]) -> str:

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from paredown.data import Labels
 from paredown.errors import PareError
-from paredown.sources.base import ImageSource, Options, Skipped, VectorSource
-from paredown.sources.images import decode_image
+from paredown.sources.base import ImageSource, Options, VectorSource
 from paredown.sources.tables import EMBEDDING_COLUMNS, ID_COLUMNS, LABEL_COLUMNS, pick_column
 
 __all__ = ["HuggingFaceImages", "HuggingFaceVectors", "load_dataset_folder", "open_dataset_folder"]
@@ -97,10 +95,11 @@ class HuggingFaceImages(ImageSource):
         self._column, self._fingerprint = column, dataset._fingerprint
         self._describe(str(path), "Hugging Face dataset", ids=ids, labels=labels)
 
-    def images(self) -> Iterator[Image.Image | Skipped]:
-        for name, row in zip(self.ids, self._images, strict=True):
+    def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
+        rows = self._images.select(range(first, len(self)))
+        for name, row in zip(self.ids[first:], rows, strict=True):
             stored = row[self._column]
-            yield decode_image(stored["bytes"] or Path(stored["path"]), str(name))
+            yield stored["bytes"] or Path(stored["path"]), str(name)
 
     def fingerprint(self) -> str:
         return str(self._fingerprint)

@@ -25,15 +25,15 @@ class ImageFiles(ImageSource):
     def __init__(
         self, location: str, kind: str, files: Sequence[Path], *, ids: ArrayLike, labels: ArrayLike | Labels | None
     ) -> None:
-        self.files = list(files)
+        self.paths = list(files)
         self._describe(location, kind, ids=ids, labels=labels)
 
-    def images(self) -> Iterator[Image.Image | Skipped]:
-        for file, name in zip(self.files, self.ids, strict=True):
-            yield decode_image(file, str(name))
+    def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
+        for path, name in zip(self.paths[first:], self.ids[first:], strict=True):
+            yield path, str(name)
 
     def fingerprint(self) -> str:
-        return files_fingerprint(file for file in self.files if file.exists())
+        return files_fingerprint(path for path in self.paths if path.exists())
 
 
 def decode_image(source: Path | bytes, name: str) -> Image.Image | Skipped:

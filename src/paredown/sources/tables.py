@@ -22,6 +22,7 @@ __all__ = [
     "ID_COLUMNS",
     "LABEL_COLUMNS",
     "ParquetSource",
+    "holds_embeddings",
     "open_manifest",
     "open_parquet",
     "pick_column",
@@ -55,6 +56,14 @@ def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
         return ParquetSource(path, readable, options, skipped)
     table = pa.concat_tables([pq.read_table(file) for file in readable], promote_options="default")
     return _image_manifest(path, table, options)
+
+
+def holds_embeddings(file: Path) -> bool:
+    """Whether a Parquet file has a list column of numbers; False for one that cannot be read."""
+    try:
+        return any(_is_vector(field.type) for field in pq.read_schema(file))
+    except (pa.ArrowException, OSError):
+        return False
 
 
 class ParquetSource(VectorSource):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import tarfile
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
-
-from PIL import Image
 
 from paredown.data import Labels
 from paredown.errors import PareError
 from paredown.sources.base import ImageSource, Options, Skipped, files_fingerprint, natural_order
-from paredown.sources.images import IMAGE_SUFFIXES, decode_image
+from paredown.sources.images import IMAGE_SUFFIXES
 
 __all__ = ["Member", "WebDataset", "read_members", "split_name"]
 
@@ -72,7 +72,9 @@ class WebDataset(ImageSource):
     def __init__(self, path: Path, options: Options) -> None:
         self.tars = sorted(path.glob("*.tar"), key=natural_order) if path.is_dir() else [path]
         self.skipped, keys, classes = [], [], {}
+        self._starts: list[int] = []  # row of the first image of each tar
         for tar in self.tars:
+            self._starts.append(len(keys))
             try:
                 for member, data in read_members(tar):
                     if member.suffix in IMAGE_SUFFIXES:
@@ -100,18 +102,18 @@ class WebDataset(ImageSource):
         values = [classes[key] for key in keys]
         return Labels.of([int(value) for value in values] if all(v.isdigit() for v in values) else values)
 
-    def members(self) -> Iterator[tuple[Member, bytes]]:
+    def members(self, first_tar: int = 0) -> Iterator[tuple[Member, bytes]]:
         """All files of all tars; what follows damage in a tar was reported when the source was opened."""
-        for tar in self.tars:
+        for tar in self.tars[first_tar:]:
             try:
                 yield from read_members(tar)
             except _Unreadable:
                 continue
 
-    def images(self) -> Iterator[Image.Image | Skipped]:
-        for member, data in self.members():
-            if member.suffix in IMAGE_SUFFIXES:
-                yield decode_image(data, member.key)
+    def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
+        tar = bisect_right(self._starts, first) - 1  # whole tars before `first` are not even read
+        images = ((data, m.key) for m, data in self.members(tar) if m.suffix in IMAGE_SUFFIXES)
+        return islice(images, first - self._starts[tar], None)
 
     def fingerprint(self) -> str:
         return files_fingerprint(self.tars)

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 ITERATIONS = 20
 
@@ -77,7 +78,7 @@ def sklearn_cosines(path: Path, k: int, minibatch: bool = False) -> dict[str, fl
 
     rows = np.load(path)
     start = process_time()
-    options = {"n_clusters": k, "n_init": 1, "max_iter": ITERATIONS, "random_state": 0}
+    options: dict[str, Any] = {"n_clusters": k, "n_init": 1, "max_iter": ITERATIONS, "random_state": 0}
     sample = rows[np.random.default_rng(0).choice(len(rows), min(len(rows), 256 * k), replace=False)]
     fitted = MiniBatchKMeans(**options).fit(sample) if minibatch else KMeans(**options, init="random").fit(sample)
     index = fitted.predict(rows)

@@ -16,11 +16,12 @@ SOURCE = Path(paredown.__file__).parent
 # Lower layers first; a module may import only from lower layers, or from its own package.
 LAYERS = [
     {"__init__", "errors", "progress"},
-    {"data"},
+    {"data", "sizes"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},
-    {"metrics", "encoders"},
+    {"metrics", "encoders", "checkpoint"},
     {"scoring", "selection"},
+    {"scale"},
     {"pruning", "exporting"},
     {"plots"},
     {"demo", "reproduce"},

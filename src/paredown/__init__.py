@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from paredown.io import write_scores as write_scores
     from paredown.metrics import METRICS as METRICS
     from paredown.pruning import prune as prune
+    from paredown.scale import StreamedSelection as StreamedSelection
     from paredown.scoring import score as score
     from paredown.selection import STRATEGIES as STRATEGIES
     from paredown.selection import Selection as Selection
@@ -38,6 +39,7 @@ _HOMES = {
     "PareError": "errors",
     "Scores": "data",
     "Selection": "selection",
+    "StreamedSelection": "scale",
     "balance_score": "selection",
     "export": "exporting",
     "open_source": "sources",

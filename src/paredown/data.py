@@ -6,8 +6,10 @@ Everything that must not depend on the order of files or rows (ties, samples, ra
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +23,11 @@ __all__ = [
     "Scored",
     "Scores",
     "check_ids",
+    "class_order",
     "hash_ids",
     "id_array",
     "name_rows",
+    "natural_order",
     "unit_rows",
     "usable_rows",
 ]
@@ -126,7 +130,15 @@ class Labels:
                 raise PareError("labels must be classes (whole numbers or text), got fractional numbers.")
             array = array.astype(np.int64)
         classes, codes = np.unique(array, return_inverse=True)
-        return cls(codes.astype(np.int64), tuple(str(name) for name in classes.tolist()))
+        return cls.numbered(codes, [str(name) for name in classes.tolist()])
+
+    @classmethod
+    def numbered(cls, codes: NDArray[Any], names: Sequence[str]) -> Labels:
+        """Labels from codes into names in any order."""
+        order = class_order(names)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return cls(place[codes], tuple(str(names[old]) for old in order.tolist()))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -143,6 +155,16 @@ class Labels:
     def names(self) -> NDArray[Any]:
         """The class name of every example."""
         return np.array(self.classes, dtype=_STRING)[self.codes]
+
+
+def class_order(names: Sequence[str]) -> NDArray[np.int64]:
+    """The order in which classes are numbered: as numbers if all are whole numbers, otherwise as text.
+
+    Rounding gives what is left over to the first classes, so their order must not depend on how labels are stored.
+    """
+    whole = all(re.fullmatch(r"0|-?[1-9]\d*", name, re.ASCII) for name in names)
+    keys: list[Any] = [int(name) for name in names] if whole else list(names)
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
 
 class Batch(NamedTuple):
@@ -230,3 +252,9 @@ def name_rows(rows: Sequence[int] | NDArray[Any], *, ids: NDArray[Any] | None = 
     more = len(rows) - len(shown)
     tail = f" and {more} more" if more else ""
     return f"{'row' if len(rows) == 1 else 'rows'} {', '.join(texts)}{tail}"
+
+
+def natural_order(path: Path) -> list[tuple[int, int | str]]:
+    """A sort key that puts shard-2 before shard-10."""
+    parts = re.split(r"(\d+)", path.name)
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in parts if part]

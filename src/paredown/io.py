@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from paredown.data import Labels, Scores, id_array
+from paredown.data import Labels, Scores, id_array, name_rows, natural_order
 from paredown.errors import PareError
 
 __all__ = [
@@ -25,9 +25,13 @@ __all__ = [
     "is_scores",
     "manifest_table",
     "new_output",
+    "pick_score_column",
+    "provenance_metadata",
+    "provenance_of",
     "read_manifest",
     "read_scores",
     "score_columns",
+    "score_files",
     "scores_table",
     "write_json",
     "write_scores",
@@ -43,14 +47,16 @@ _RESERVED = ("id", "label", "cluster", "keep")
 
 def scores_table(scores: Scores) -> pa.Table:
     """`id`, one column named by the metric, and `label` and `cluster` where there are any."""
-    return _with_provenance(_columns(scores, scores.metric), scores.provenance | {"metric": scores.metric})
+    record = scores.provenance | {"metric": scores.metric}
+    return pa.table(_columns(scores, scores.metric)).replace_schema_metadata(provenance_metadata(record))
 
 
 def manifest_table(scores: Scores, keep: NDArray[np.bool_], provenance: dict[str, Any]) -> pa.Table:
     """`id`, `keep`, `score`, and `label` and `cluster` where there are any; every example has a row."""
     columns = _columns(scores, "score")
     columns = {"id": columns["id"], "keep": pa.array(keep)} | columns
-    return _with_provenance(columns, provenance | {"metric": scores.metric})
+    record = provenance | {"metric": scores.metric}
+    return pa.table(columns).replace_schema_metadata(provenance_metadata(record))
 
 
 def _columns(scores: Scores, score_name: str) -> dict[str, Any]:
@@ -63,31 +69,27 @@ def _columns(scores: Scores, score_name: str) -> dict[str, Any]:
     return columns
 
 
-def _with_provenance(columns: dict[str, Any], provenance: dict[str, Any]) -> pa.Table:
-    return pa.table(columns).replace_schema_metadata({_PROVENANCE_KEY: json.dumps(provenance).encode()})
+def provenance_metadata(provenance: dict[str, Any]) -> dict[bytes, bytes]:
+    """A record as a table carries it in its Parquet metadata."""
+    return {_PROVENANCE_KEY: json.dumps(provenance).encode()}
 
 
-def _provenance(table: pa.Table) -> dict[str, Any]:
-    return json.loads((table.schema.metadata or {}).get(_PROVENANCE_KEY, b"{}"))
+def provenance_of(schema: pa.Schema) -> dict[str, Any]:
+    """The record a table carries; empty if it has none."""
+    return json.loads((schema.metadata or {}).get(_PROVENANCE_KEY, b"{}"))
 
 
 def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
-    """Scores from a Parquet file with `id` and score columns: one that paredown wrote, or anyone's.
+    """Scores from a Parquet file, or a folder of them, with `id` and score columns: paredown's own, or anyone's.
 
     A manifest is scores too. With several score columns, `metric` says which.
     """
     table = _read_table(Path(path))
-    present = score_columns(path)
-    if "id" not in table.column_names or not present:
-        held = ", ".join(table.column_names)
-        raise PareError(f"{path}: not a table of scores; it needs an 'id' and a score column, it has {held}.")
-    column = metric if metric in present else present[0] if metric is None and len(present) == 1 else None
-    column = "score" if column is None and metric is None and "score" in present else column
-    if column is None:
-        raise PareError(f"{path}: which column holds the scores? It has {', '.join(present)}; name it with --metric.")
-    provenance = _provenance(table)
+    column = pick_score_column(path, table.schema, metric)
+    provenance = provenance_of(table.schema)
+    values = table[column].to_numpy()
     return Scores(
-        values=table[column].to_numpy(),
+        values=values if values.dtype.kind == "f" else values.astype(np.float64),  # unsigned ones cannot be negated
         ids=id_array(table["id"].to_numpy()),
         metric=provenance.get("metric", column) if column == "score" else column,
         labels=_read_labels(table["label"]) if "label" in table.column_names else None,
@@ -106,47 +108,81 @@ def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:
 
 
 def is_scores(path: str | Path) -> bool:
-    """Whether a path is a table of scores or a manifest, or a folder that `prune` wrote.
+    """Whether a path is a table of scores or a manifest, a folder of such tables, or one that `prune` wrote.
 
     A table of scores is a Parquet file that paredown wrote, or any with an `id` and a number column and neither
     embeddings nor image paths.
     """
-    file = Path(path) / "manifest.parquet" if Path(path).is_dir() else Path(path)
-    if file.suffix != ".parquet" or not file.is_file():
+    files = score_files(path)
+    if not files or files[0].suffix != ".parquet" or not files[0].is_file():
         return False
     try:
-        schema = pq.read_schema(file)
+        schema = pq.read_schema(files[0])
     except (pa.ArrowException, OSError):
         return False
     if _PROVENANCE_KEY in (schema.metadata or {}):
         return True
     has_list = any(pa.types.is_nested(field.type) for field in schema)
     has_text = any(pa.types.is_string(field.type) for field in schema if field.name not in _RESERVED)
-    return "id" in schema.names and not has_list and not has_text and bool(score_columns(file))
+    return "id" in schema.names and not has_list and not has_text and bool(score_columns(schema))
 
 
-def score_columns(path: str | Path) -> list[str]:
-    """The names of the columns of a Parquet file that can be scores."""
+def score_files(path: str | Path) -> list[Path]:
+    """The Parquet files behind a path: itself, the manifest in a folder that `prune` wrote, or a folder's shards."""
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    manifest = path / "manifest.parquet"
+    return [manifest] if manifest.exists() else sorted(path.glob("*.parquet"), key=natural_order)
+
+
+def pick_score_column(path: str | Path, schema: pa.Schema, metric: str | None) -> str:
+    """The column that holds the scores: the one named, or the only candidate."""
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise PareError(f"{path}: column {twice[0]!r} occurs more than once; rename all but one of them.")
+    present = score_columns(schema)
+    if "id" not in schema.names or not present:
+        held = ", ".join(schema.names)
+        raise PareError(f"{path}: not a table of scores; it needs an 'id' and a score column, it has {held}.")
+    column = metric if metric in present else present[0] if metric is None and len(present) == 1 else None
+    column = "score" if column is None and metric is None and "score" in present else column
+    if column is None:
+        raise PareError(f"{path}: which column holds the scores? It has {', '.join(present)}; name it with --metric.")
+    return column
+
+
+def score_columns(schema: pa.Schema) -> list[str]:
+    """The names of the columns that can be scores."""
     numbers = (pa.types.is_floating, pa.types.is_integer)
-    schema = pq.read_schema(path)
     return [f.name for f in schema if f.name not in _RESERVED and any(is_number(f.type) for is_number in numbers)]
 
 
 def _read_table(path: Path) -> pa.Table:
     if not path.exists():
         raise PareError(f"{path}: there is no such file.")
+    tables: list[pa.Table] = []
+    for file in score_files(path):
+        try:
+            tables.append(pq.ParquetFile(file).read())
+        except (pa.ArrowException, OSError) as error:
+            raise PareError(f"{file}: not a readable Parquet file ({str(error).splitlines()[0]}).") from error
+    if len(tables) == 1:
+        return tables[0]
     try:
-        return pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        raise PareError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]}).") from error
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise PareError(f"{path}: the files have different columns ({str(error).splitlines()[0]}).") from error
 
 
 def _read_labels(column: pa.ChunkedArray) -> Labels:
     if not pa.types.is_dictionary(column.type):
         return Labels.of(column.to_numpy())
+    if column.null_count:
+        missing = np.flatnonzero(column.is_null().to_numpy())
+        raise PareError(f"labels are missing at {name_rows(missing)}; label them or drop those rows.")
     column = column.unify_dictionaries().combine_chunks()
-    names = column.dictionary.to_pylist()
-    return Labels(column.indices.to_numpy().astype(np.int64), tuple(names))
+    return Labels.numbered(column.indices.to_numpy(), [str(name) for name in column.dictionary.to_pylist()])
 
 
 def write_scores(scores: Scores, path: str | Path, *, overwrite: bool = False) -> None:
@@ -160,7 +196,7 @@ def write_table(table: pa.Table, path: str | Path, *, overwrite: bool = False) -
     with new_output(Path(path), overwrite=overwrite) as part:
         pq.write_table(table, part, compression="zstd")
     with new_output(Path(path).with_suffix(".json"), overwrite=True) as part:
-        write_json(_provenance(table), part)
+        write_json(provenance_of(table.schema), part)
 
 
 def check_table_name(path: Path) -> None:

@@ -12,20 +12,46 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from paredown.data import Labels, Scores
 from paredown.encoders.pixels import thumbnail
-from paredown.io import check_output, is_scores, new_output, read_scores, score_columns, write_json, write_table
+from paredown.errors import PareError
+from paredown.io import (
+    check_output,
+    is_scores,
+    new_output,
+    read_scores,
+    score_columns,
+    score_files,
+    write_json,
+    write_table,
+)
 from paredown.kernels import nearest
 from paredown.metrics import METRICS
 from paredown.metrics.prototypes import choose_k
 from paredown.progress import Track, silent
+from paredown.scale import ScoreTable, StreamedSelection, open_table, select_streamed
 from paredown.scoring import score
-from paredown.selection import PAPER_BALANCE, Selection, balance_score, select
+from paredown.selection import PAPER_BALANCE, Selection, balance_of_counts, balance_score, select
+from paredown.sizes import format_size, parse_size
 from paredown.sources import ImageSource, Skipped, Source, VectorSource
 
-__all__ = ["Estimate", "class_table", "estimate", "prune", "write_selection"]
+__all__ = [
+    "DEFAULT_MEMORY",
+    "Estimate",
+    "class_table",
+    "estimate",
+    "in_memory_bytes",
+    "open_scores",
+    "prune",
+    "write_selection",
+]
+
+DEFAULT_MEMORY = "1GiB"
+# Of a table read and selected from in memory, measured at its peak: arrays, orders and hashes, and objects for text.
+_ROW_BYTES, _TEXT_ROW_BYTES = 170, 400
 
 _ITERATIONS = 30  # of k-means with its seeding and the sensitivity to k, roughly
 
@@ -42,12 +68,15 @@ def prune(
     labels: ArrayLike | Labels | None = None,
     seed: int = 0,
     track: Track = silent,
+    memory: str | int = DEFAULT_MEMORY,
     scoring: dict[str, Any] | None = None,
     **selecting: Any,
-) -> Selection:
+) -> Selection | StreamedSelection:
     """Score a source, keep the wanted fraction, and write the result to the folder `out` if it is given.
 
-    Scores, a score file or the output of an earlier `prune` are taken as they are and only selected from again.
+    Scores, a score file or the output of an earlier `prune` are taken as they are and only selected from again. A table
+    of scores that would need more than `memory` is streamed: the same examples are kept, and what is returned holds
+    the cut rather than the rows.
 
     Args:
         source: anything `open_source` takes, opened sources, or scores.
@@ -58,14 +87,20 @@ def prune(
         balance: the floor; defaults to the paper's 0.5 wherever there are labels or clusters to balance.
         seed: decides samples, ties and everything random.
         track: reports progress.
+        memory: how much selecting from a table of scores may take, such as `512MiB` or `1GiB`.
         scoring: further options of `score`, such as `{"k": 100}`.
     """
     # Settings are checked on a tiny selection first: a mistake must not wait for the scoring to end.
     selecting |= {"keep_fraction": keep_fraction, "strategy": strategy, "seed": seed}
     select(np.zeros(1), labels=[0], balance=balance, **selecting)
 
+    budget = parse_size(memory)
     if out is not None:
         check_output(Path(out), overwrite=overwrite, folder=True)
+    if isinstance(source, str | Path) and is_scores(source):
+        table = open_scores(source, metric=metric)
+        if in_memory_bytes(table) > budget:
+            return _prune_streamed(table, labels, out, overwrite, balance=balance, track=track, **selecting)
     scores = _scores(source, metric=metric, labels=labels, seed=seed, track=track, options=scoring or {})
     groupable = scores.labels is not None or scores.clusters is not None or labels is not None
     floor = (PAPER_BALANCE if groupable else 0.0) if balance is None else balance
@@ -76,9 +111,37 @@ def prune(
     return kept
 
 
-def write_selection(kept: Selection, folder: Path) -> None:
+def _prune_streamed(
+    table: ScoreTable, labels: Any, out: str | Path | None, overwrite: bool, **selecting: Any
+) -> StreamedSelection:
+    if labels is not None:
+        raise PareError(
+            f"{table.path}: labels given apart from the table need all {len(table):,} rows in memory; "
+            "put them into the table as a column 'label', or allow more memory (--memory)."
+        )
+    kept = select_streamed(table, **selecting)
+    if out is not None:
+        with new_output(Path(out), overwrite=overwrite, folder=True) as folder:
+            write_selection(kept, folder)
+    return kept
+
+
+def open_scores(path: str | Path, *, metric: str) -> ScoreTable:
+    """Open a table of scores without reading its rows; the metric names its column only where there is such a one."""
+    return open_table(path, metric=_metric_column(path, metric))
+
+
+def in_memory_bytes(table: ScoreTable) -> int:
+    """About what reading a table and selecting from it in memory takes at its peak."""
+    return len(table) * (_TEXT_ROW_BYTES if table.text_ids else _ROW_BYTES)
+
+
+def write_selection(kept: Selection | StreamedSelection, folder: Path) -> None:
     """Write `manifest.parquet`, `manifest.json` and `classes.csv` into a folder."""
-    write_table(kept.manifest(), folder / "manifest.parquet")
+    if isinstance(kept, StreamedSelection):
+        kept.write(folder / "manifest.parquet")
+    else:
+        write_table(kept.manifest(), folder / "manifest.parquet")
     table, b = class_table(kept)
     if table is not None:
         pyarrow.csv.write_csv(table, folder / "classes.csv")
@@ -89,13 +152,22 @@ def _scores(source: Any, *, metric: str, labels: Any, seed: int, track: Track, o
     if isinstance(source, Scores):
         return source
     if isinstance(source, str | Path) and is_scores(source):
-        file = Path(source) / "manifest.parquet" if Path(source).is_dir() else Path(source)
-        return read_scores(file, metric=metric if metric in score_columns(file) else None)
+        return read_scores(source, metric=_metric_column(source, metric))
     return score(source, metric=metric, labels=labels, seed=seed, track=track, **options)
 
 
-def class_table(kept: Selection) -> tuple[pa.Table | None, dict[str, float]]:
-    """Per class (or cluster, without labels): examples, kept, score range; and the balance score b before and after."""
+def _metric_column(source: str | Path, metric: str) -> str | None:
+    """The metric if the table has a column of that name; the default metric is not asked of anyone's table."""
+    return metric if metric in score_columns(pq.read_schema(score_files(source)[0])) else None
+
+
+def class_table(kept: Selection | StreamedSelection) -> tuple[pa.Table | None, dict[str, float]]:
+    """Per class (or cluster, without labels): examples, kept, score range; and the balance score b before and after.
+
+    A streamed selection has no medians, which would need another sorting.
+    """
+    if isinstance(kept, StreamedSelection):
+        return _streamed_class_table(kept)
     scores = kept.scores
     groups, name = scores.labels, "class"
     if groups is None and scores.clusters is not None:
@@ -118,6 +190,21 @@ def class_table(kept: Selection) -> tuple[pa.Table | None, dict[str, float]]:
     return pa.table(columns), {"before": balance_score(groups), "after": balance_score(groups[kept.keep])}
 
 
+def _streamed_class_table(kept: StreamedSelection) -> tuple[pa.Table | None, dict[str, float]]:
+    if kept.scores.grouped_by is None:
+        return None, {}
+    seen = kept.counts > 0  # a class that only its dictionary names has no scores
+    columns = {
+        "class" if kept.scores.grouped_by == "label" else "cluster": pa.array(kept.classes),
+        "examples": kept.counts,
+        "kept": kept.kept,
+        "kept_fraction": kept.kept / np.maximum(kept.counts, 1),
+        "score_min": pa.array(kept.score_min, mask=~seen),
+        "score_max": pa.array(kept.score_max, mask=~seen),
+    }
+    return pa.table(columns), {"before": balance_of_counts(kept.counts), "after": balance_of_counts(kept.kept)}
+
+
 @dataclass(frozen=True)
 class Estimate:
     """What scoring will take, measured on a small piece before the long work starts."""
@@ -131,7 +218,7 @@ class Estimate:
     def __str__(self) -> str:
         size = f"{self.examples:,} examples" + (f" x {self.dim} dimensions" if self.dim else "")
         time_ = "" if self.seconds is None else f", about {_duration(self.seconds)}"
-        return f"{size}; about {_bytes(self.memory)} of memory{time_}"
+        return f"{size}; about {format_size(self.memory)} of memory{time_}"
 
 
 def estimate(source: Source, *, metric: str = "prototypes", k: int | None = None) -> Estimate:
@@ -171,11 +258,3 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit in ("B", "KiB") else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

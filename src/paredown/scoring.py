@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from copy import copy
+from itertools import chain, islice
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from paredown import __version__
+from paredown.checkpoint import Checkpoint
 from paredown.data import Batch, Labels, Scored, Scores, hash_ids
 from paredown.encoders import EncodedImages, encode
 from paredown.errors import PareError, unknown_name
-from paredown.metrics import METRICS
+from paredown.metrics import METRICS, Model
 from paredown.progress import Track, silent
 from paredown.sources import ImageSource, OnError, Source, VectorSource, open_source
 
 __all__ = ["score"]
+
+_PART_BATCHES = 32  # batches of 16 MiB between two checkpoints
 
 
 def score(
@@ -31,6 +38,7 @@ def score(
     encoder: str = "auto",
     on_error: OnError = "raise",
     track: Track = silent,
+    checkpoint: str | Path | None = None,
     **options: Any,
 ) -> Scores:
     """One score per example; higher is harder.
@@ -44,6 +52,8 @@ def score(
         encoder: how images become embeddings.
         on_error: `raise` at the first unreadable example, or `skip` it.
         track: reports progress.
+        checkpoint: a folder for the finished parts of long work: a run that was killed is finished from there by the
+            same call. It is gone when the scores are complete.
         **options: the metric's own, such as `k`; see `METRICS[metric].options`.
     """
     if metric not in METRICS:
@@ -61,7 +71,10 @@ def score(
         if isinstance(member, Source) and labels is not None:
             opened = copy(opened)  # the caller's source keeps its own labels
             opened.labels = Labels.of(labels, length=len(opened))
-        scored.append(_score_one(opened, metric, seed, encoder, on_error, track, options))
+        parts = None if checkpoint is None else Path(checkpoint) / str(len(scored))
+        scored.append(_score_one(opened, metric, seed, encoder, on_error, track, parts, options))
+    if checkpoint is not None:
+        rmtree(checkpoint, ignore_errors=True)
     return scored[0] if len(scored) == 1 else _ensemble(scored)
 
 
@@ -72,6 +85,7 @@ def _score_one(
     encoder: str,
     on_error: OnError,
     track: Track,
+    parts: Path | None,
     options: dict[str, Any],
 ) -> Scores:
     needs = METRICS[metric].needs
@@ -81,26 +95,70 @@ def _score_one(
         )
     if "embeddings" in needs and isinstance(source, ImageSource):
         source = encode(source, encoder=encoder, seed=seed, on_error=on_error, track=track)
-    model = METRICS[metric].fit(source, seed=seed, track=track, **options)
-    batches, total = _batches(source, needs)
-    scored = [model.score(batch) for batch in track(batches, "scoring", total=total)]
+    settings = {
+        "paredown": __version__,
+        "metric": metric,
+        "options": options,
+        "seed": seed,
+        "source": source.provenance(),
+    }
+    long = isinstance(source, VectorSource) and source.n_blocks > _PART_BATCHES
+    checkpoint = Checkpoint(parts, settings) if long and parts is not None else None
+    model = _fit(source, metric, seed, track, options, checkpoint)
+    scored = _score_parts(model, source, needs, track, checkpoint)
     return Scores(
-        values=np.concatenate([s.values for s in scored]),
+        values=np.concatenate([part.values for part in scored]),
         ids=source.ids,
         metric=metric,
         labels=source.labels,
         clusters=_clusters(scored),
         provenance={
-            "paredown": __version__,
-            "metric": metric,
-            "options": options,
-            "seed": seed,
-            "source": source.provenance(),
+            **settings,
             "report": model.report(),
             "warnings": list(source.warnings) if isinstance(source, EncodedImages) else [],
             "skipped": [list(item) for item in source.skipped],
         },
     )
+
+
+def _fit(
+    source: Source, metric: str, seed: int, track: Track, options: dict[str, Any], checkpoint: Checkpoint | None
+) -> Model:
+    """Fit the metric, or load the fit of an earlier run; metrics that cannot be loaded are fitted again."""
+    entry = METRICS[metric]
+    if checkpoint is None or entry.load is None:
+        return entry.fit(source, seed=seed, track=track, **options)
+    saved = checkpoint.load("model")
+    if saved is not None:
+        return entry.load(saved, json.loads(str(saved["report"])))
+    model: Any = entry.fit(source, seed=seed, track=track, **options)
+    checkpoint.save("model", {**model.arrays(), "report": np.array(json.dumps(model.report()))})
+    return model
+
+
+def _score_parts(
+    model: Model, source: Source, needs: tuple[str, ...], track: Track, checkpoint: Checkpoint | None
+) -> list[Scored]:
+    """Score batch by batch; with a checkpoint, a finished part is some batches that are not scored again."""
+    batches, total = _batches(source, needs)
+    steady = track(batches, "scoring", total=total)
+    if checkpoint is None:
+        return [model.score(batch) for batch in steady]
+    parts: list[Scored] = []
+    while (first := next(steady, None)) is not None:
+        some = chain([first], islice(steady, _PART_BATCHES - 1))
+        name = f"{len(parts):06d}"
+        saved = checkpoint.load(name)
+        if saved is None:
+            scored = [model.score(batch) for batch in some]
+            clusters = _clusters(scored)
+            saved = {"values": np.concatenate([part.values for part in scored])}
+            saved |= {} if clusters is None else {"clusters": clusters}
+            checkpoint.save(name, saved)
+        else:
+            deque(some, maxlen=0)  # read past them
+        parts.append(Scored(saved["values"], saved.get("clusters")))
+    return parts
 
 
 def _batches(source: Source, needs: tuple[str, ...]) -> tuple[Iterator[Batch], int]:

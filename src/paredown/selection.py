@@ -19,7 +19,22 @@ from paredown.errors import PareError, unknown_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["STRATEGIES", "Selection", "balance_score", "select"]
+__all__ = [
+    "STRATEGIES",
+    "Quota",
+    "Selection",
+    "balance_of_counts",
+    "balance_score",
+    "best_of_each",
+    "check_settings",
+    "class_floors",
+    "class_notes",
+    "class_quotas",
+    "first_allowed",
+    "kept_and_dropped",
+    "make_recipe",
+    "select",
+]
 
 STRATIFIED_BINS = 50
 PAPER_BALANCE = 0.5  # the appendix on class balance keeps at least half of what equal pruning would
@@ -102,32 +117,67 @@ def select(
     scores = _as_scores(scores, ids)
     n = len(scores)
     balance = (0.0 if labels is None else PAPER_BALANCE) if balance is None else float(balance)
-    _check(keep_fraction, strategy, balance, quota, drop_hardest, mix_random, seed)
+    check_settings(keep_fraction, strategy, balance, quota, drop_hardest, mix_random, seed)
     if labels is not None:
         scores = replace(scores, labels=Labels.of(labels, length=n))
     groups, grouped_by = _groups(scores) if balance > 0 or quota != "none" else (None, None)
 
-    n_keep = max(1, round(keep_fraction * n))
-    dropped = min(round(drop_hardest * n), n - n_keep)
+    n_keep, dropped = kept_and_dropped(n, keep_fraction, drop_hardest)
     order = STRATEGIES[strategy](scores.values, hash_ids(scores.ids, seed=seed), dropped)
     shuffled = np.argsort(hash_ids(scores.ids, seed=seed + 1))
     notes: list[str] = []
     keep = np.zeros(n, bool)
     if groups is not None and quota != "none":
-        numbers = _quotas(groups.counts, n_keep, quota)
-        keep[_best_of_each(order, groups, numbers - np.rint(mix_random * numbers).astype(np.int64))] = True
-        keep[_best_of_each(shuffled, groups, numbers - groups[keep].counts, ~keep)] = True
+        numbers = class_quotas(groups.counts, n_keep, quota)
+        ordered = numbers - np.rint(mix_random * numbers).astype(np.int64)
+        keep[best_of_each(order, groups.codes, ordered)] = True
+        keep[best_of_each(shuffled, groups.codes, numbers - groups[keep].counts, ~keep)] = True
     else:
         if groups is not None:
-            floors, notes = _floors(groups, balance * keep_fraction, n_keep)
-            keep[_best_of_each(order, groups, floors)] = True
+            floors, notes = class_floors(groups.counts, balance * keep_fraction, n_keep)
+            keep[best_of_each(order, groups.codes, floors)] = True
         free = n_keep - int(np.count_nonzero(keep))
         n_random = min(round(mix_random * n_keep), free)
-        keep[_first(order, ~keep, free - n_random)] = True
-        keep[_first(shuffled, ~keep, n_random)] = True
-    recipe = {
+        keep[first_allowed(order, ~keep, free - n_random)] = True
+        keep[first_allowed(shuffled, ~keep, n_random)] = True
+    recipe = make_recipe(
+        keep_fraction=keep_fraction,
+        kept=n_keep,
+        strategy=strategy,
+        balance=balance,
+        quota=quota,
+        drop_hardest=drop_hardest,
+        mix_random=mix_random,
+        seed=seed,
+        grouped_by=grouped_by,
+    )
+    if groups is not None:
+        notes += class_notes(groups.classes, groups.counts, groups[keep].counts)
+    return Selection(scores, keep, groups, recipe, tuple(notes))
+
+
+def kept_and_dropped(n: int, keep_fraction: float, drop_hardest: float) -> tuple[int, int]:
+    """How many of n examples are kept, and how many of the hardest `window` and `stratified` leave out first."""
+    n_keep = max(1, round(keep_fraction * n))
+    return n_keep, min(round(drop_hardest * n), n - n_keep)
+
+
+def make_recipe(
+    *,
+    keep_fraction: float,
+    kept: int,
+    strategy: str,
+    balance: float,
+    quota: str,
+    drop_hardest: float,
+    mix_random: float,
+    seed: int,
+    grouped_by: str | None,
+) -> dict[str, Any]:
+    """How a selection was made, as its manifest records it."""
+    return {
         "keep_fraction": keep_fraction,
-        "kept": n_keep,
+        "kept": kept,
         "strategy": strategy,
         "balance": balance,
         "quota": quota,
@@ -136,7 +186,6 @@ def select(
         "seed": seed,
         "grouped_by": grouped_by,
     }
-    return Selection(scores, keep, groups, recipe, (*notes, *_lost_and_single(groups, keep)))
 
 
 def balance_score(labels: ArrayLike | Labels) -> float:
@@ -145,13 +194,18 @@ def balance_score(labels: ArrayLike | Labels) -> float:
     Appendix on class balance. Classes without examples count (two of them as wholly unbalanced), which needs `Labels`,
     since plain labels name only the classes that occur. With a single class b is 1.
     """
-    counts = np.sort(Labels.of(labels).counts).astype(np.float64)
-    c = len(counts)
+    return balance_of_counts(Labels.of(labels).counts)
+
+
+def balance_of_counts(counts: NDArray[np.int64]) -> float:
+    """`balance_score` of classes with these numbers of examples."""
+    ascending = np.sort(counts).astype(np.float64)
+    c = len(ascending)
     if c < 2:
         return 1.0
     # Sorted ascending, class j is the larger one of the pairs with all i < j.
-    smaller = np.concatenate([[0.0], np.cumsum(counts)[:-1]])
-    ratios = np.divide(smaller, counts, out=np.zeros(c), where=counts > 0)
+    smaller = np.concatenate([[0.0], np.cumsum(ascending)[:-1]])
+    ratios = np.divide(smaller, ascending, out=np.zeros(c), where=ascending > 0)
     return float(ratios.sum() / (c * (c - 1) / 2))
 
 
@@ -208,9 +262,9 @@ STRATEGIES: dict[str, Callable[[NDArray[Any], NDArray[np.uint64], int], NDArray[
 # --- floors and quotas ---------------------------------------------------------------------------------------------
 
 
-def _floors(groups: Labels, fraction: float, n_keep: int) -> tuple[NDArray[np.int64], list[str]]:
+def class_floors(counts: NDArray[np.int64], fraction: float, n_keep: int) -> tuple[NDArray[np.int64], list[str]]:
     """How many examples each group is sure of: `fraction` of its own, rounded up if that fits into `n_keep`."""
-    exact = fraction * groups.counts
+    exact = fraction * counts
     up = np.ceil(exact - 1e-9).astype(np.int64)
     if up.sum() <= n_keep:
         return up, []
@@ -226,7 +280,7 @@ def _floors(groups: Labels, fraction: float, n_keep: int) -> tuple[NDArray[np.in
     ]
 
 
-def _quotas(counts: NDArray[np.int64], n_keep: int, quota: Quota) -> NDArray[np.int64]:
+def class_quotas(counts: NDArray[np.int64], n_keep: int, quota: Quota) -> NDArray[np.int64]:
     """Exact numbers per group that add up to `n_keep`."""
     if quota == "proportional":
         exact = counts * (n_keep / counts.sum())
@@ -243,32 +297,34 @@ def _quotas(counts: NDArray[np.int64], n_keep: int, quota: Quota) -> NDArray[np.
     return given
 
 
-def _best_of_each(
-    order: NDArray[np.int64], groups: Labels, numbers: NDArray[np.int64], allowed: NDArray[np.bool_] | None = None
+def best_of_each(
+    order: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    allowed: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
     """The first `numbers[g]` allowed examples of each group g in the given order."""
     order = order if allowed is None else order[allowed[order]]
-    codes = groups.codes[order]
+    codes = groups[order]
     by_group = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[by_group], np.arange(len(groups.classes)))
+    starts = np.searchsorted(codes[by_group], np.arange(len(numbers)))
     place = np.empty(len(order), np.int64)
     place[by_group] = np.arange(len(order)) - starts[codes[by_group]]
     return order[place < numbers[codes]]
 
 
-def _first(order: NDArray[np.int64], allowed: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
+def first_allowed(order: NDArray[np.int64], allowed: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
+    """The first `number` allowed examples in the given order."""
     return order[allowed[order]][:number]
 
 
-def _lost_and_single(groups: Labels | None, keep: NDArray[np.bool_]) -> list[str]:
-    if groups is None:
-        return []
-    counts, kept = groups.counts, groups[keep].counts
+def class_notes(classes: tuple[str, ...], counts: NDArray[np.int64], kept: NDArray[np.int64]) -> list[str]:
+    """What a user should know of single examples and of classes that are lost."""
     notes = []
-    single = [groups.classes[g] for g in np.flatnonzero(counts == 1)]
+    single = [classes[g] for g in np.flatnonzero(counts == 1)]
     if single:
         notes.append(f"{len(single)} classes or clusters have a single example: {_few(single)}.")
-    lost = [groups.classes[g] for g in np.flatnonzero((counts > 0) & (kept == 0))]
+    lost = [classes[g] for g in np.flatnonzero((counts > 0) & (kept == 0))]
     if lost:
         notes.append(f"{len(lost)} classes or clusters keep no example: {_few(lost)}.")
     return notes
@@ -302,7 +358,7 @@ def _groups(scores: Scores) -> tuple[Labels, str]:
     raise PareError("a floor or quota needs labels or clusters, and these scores have neither; use balance=0 for none.")
 
 
-def _check(
+def check_settings(
     keep_fraction: float,
     strategy: str,
     balance: float,
@@ -311,6 +367,7 @@ def _check(
     mix_random: float,
     seed: int,
 ) -> None:
+    """Raise at the first setting of a selection that cannot be."""
     if not 0 < keep_fraction <= 1:
         raise PareError(f"keep_fraction must be in (0, 1], got {keep_fraction}.")
     if strategy not in STRATEGIES:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from paredown.cli.app import JsonOption, app, console, emit, error_console, progress_bar, say
 
 if TYPE_CHECKING:
+    from paredown.scale import StreamedSelection
     from paredown.selection import Selection
     from paredown.sources import Source
 
@@ -42,6 +43,8 @@ Columns = Annotated[
 Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")]
 Encoder = Annotated[str, typer.Option(help="How images become embeddings.")]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
+Kernel = Annotated[str | None, typer.Option(help="How centroids are compared; float32 forces the exact way.")]
+Memory = Annotated[str | None, typer.Option(help="Memory to fit prototypes in, such as 512MiB.", show_default="1GiB")]
 Seed = Annotated[int, typer.Option(help="Decides samples, ties and everything random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 
@@ -58,6 +61,8 @@ def score(
     split: Split = None,
     encoder: Encoder = "auto",
     on_error: OnBad = "raise",
+    kernel: Kernel = None,
+    memory: Memory = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
@@ -70,7 +75,7 @@ def score(
     check_output(out, overwrite=overwrite)
     opened = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
     _announce(opened, metric, k)
-    options: dict[str, Any] = {"encoder": encoder, "on_error": on_error} | ({} if k is None else {"k": k})
+    options = _scoring_options(out, k, encoder, on_error, kernel, memory)
     scores = score_sources(opened, metric=metric, seed=seed, track=progress_bar, **options)
     write_scores(scores, out, overwrite=overwrite)
 
@@ -108,7 +113,12 @@ def prune(
     split: Split = None,
     encoder: Encoder = "auto",
     on_error: OnBad = "raise",
+    kernel: Kernel = None,
+    memory: Memory = None,
     seed: Seed = 0,
+    memory: Annotated[
+        str, typer.Option(help="A table of scores that would need more is streamed, such as 512MiB or 4GiB.")
+    ] = "1GiB",
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -122,10 +132,11 @@ def prune(
     given: Any = None
     if len(sources) == 1 and is_scores(source):
         given = _column(labels)
+        _announce_table(source, metric, memory)
     else:
         source = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
         _announce(source, metric, k)
-        scoring = {"encoder": encoder, "on_error": on_error} | ({} if k is None else {"k": k})
+        scoring = _scoring_options(out, k, encoder, on_error, kernel, memory)
     kept = prune_source(
         source,
         keep_fraction=keep_fraction,
@@ -137,6 +148,7 @@ def prune(
         labels=given,
         seed=seed,
         track=progress_bar,
+        memory=memory,
         scoring=scoring,
         quota=quota,
         drop_hardest=drop_hardest,
@@ -196,6 +208,21 @@ def export(
     )
 
 
+def _scoring_options(
+    out: Path, k: int | None, encoder: str, on_error: str, kernel: str | None, memory: str | None
+) -> dict[str, Any]:
+    """What `score` is told beyond the source; options of a metric only where they were given."""
+    from paredown.sizes import parse_size
+
+    given = {"k": k, "kernel": kernel, "memory": None if memory is None else parse_size(memory)}
+    return {
+        "encoder": encoder,
+        "on_error": on_error,
+        "checkpoint": out.with_name(f".{out.name}.parts"),
+        **{name: value for name, value in given.items() if value is not None},
+    }
+
+
 def _open(
     sources: list[Path],
     *,
@@ -242,6 +269,17 @@ def _announce(sources: list[Source], metric: str, k: int | None) -> None:
             error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
 
 
+def _announce_table(source: Path, metric: str, memory: str) -> None:
+    from paredown.pruning import in_memory_bytes, open_scores
+    from paredown.sizes import format_size, parse_size
+
+    table = open_scores(source, metric=metric)
+    needed = in_memory_bytes(table)
+    if needed > parse_size(memory):
+        text = f"{source}: {len(table):,} rows would need about {format_size(needed)}, so they are streamed (--memory)."
+        error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
+
+
 def _show_scoring(provenance: dict[str, Any]) -> None:
     report = provenance.get("report", {})
     if "encoder" in provenance.get("source", {}):
@@ -264,7 +302,7 @@ def _show_scoring(provenance: dict[str, Any]) -> None:
             say(f"  and {len(skipped) - 10} more, all listed in the provenance")
 
 
-def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
+def _show_selection(kept: Selection | StreamedSelection, table: Any, b: dict[str, float]) -> None:
     from rich.table import Table
 
     recipe = kept.recipe
@@ -275,10 +313,12 @@ def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
         rows = table.to_pylist()
         name = table.column_names[0]
         shown = Table(title=f"{name} balance b: {b['before']:.3f} before, {b['after']:.3f} after", title_justify="left")
-        for heading in (name, "examples", "kept", "kept %", "lowest score", "median", "highest"):
+        ranges = {"score_min": "lowest score", "score_median": "median", "score_max": "highest"}
+        ranges = {column: heading for column, heading in ranges.items() if column in table.column_names}
+        for heading in (name, "examples", "kept", "kept %", *ranges.values()):
             shown.add_column(heading, justify="left" if heading == name else "right")
         for row in rows[:_SHOWN_CLASSES]:
-            scores = (f"{row[column]:.4f}" for column in ("score_min", "score_median", "score_max"))
+            scores = ("" if row[column] is None else f"{row[column]:.4f}" for column in ranges)
             shown.add_row(
                 str(row[name]), f"{row['examples']:,}", f"{row['kept']:,}", f"{100 * row['kept_fraction']:.1f}", *scores
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator
 from time import process_time
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,19 @@ from numpy.typing import NDArray
 from paredown.errors import PareError, unknown_name
 from paredown.kernels.exact import ExactSearch
 from paredown.kernels.lowbit import BFloat16Search, CudaSearch, Int8Search
-from paredown.kernels.screened import fit_screen, leading_basis, screens
+from paredown.kernels.screened import ScreenedSearch, fit_screen, leading_basis, screens
 
-__all__ = ["KERNELS", "Search", "choose_search", "fit_screen", "leading_basis", "nearest", "worth_a_trial"]
+__all__ = [
+    "KERNELS",
+    "Search",
+    "choose_search",
+    "fit_screen",
+    "leading_basis",
+    "load_search",
+    "nearest",
+    "search_arrays",
+    "worth_a_trial",
+]
 
 TRIAL_ROWS = 4_096
 AGREEMENT = 0.999  # of the sample rows must get the centroid that float32 gives them
@@ -75,6 +85,21 @@ def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") 
     if best is None and kernel != "auto":
         raise PareError(f"kernel {kernel!r} does not agree with float32 on these data; use kernel 'float32'.")
     return best or exact
+
+
+def search_arrays(search: Search) -> dict[str, NDArray[Any]]:
+    """What `load_search` needs beside the name and the centroids."""
+    return {"basis": search.basis, "margin": np.array(search.margin)} if isinstance(search, ScreenedSearch) else {}
+
+
+def load_search(name: str, centroids: Rows, arrays: dict[str, NDArray[Any]]) -> Search:
+    """A search that was chosen before, by its name; float32 if what it needs is not here."""
+    if "basis" in arrays:
+        return ScreenedSearch(centroids, arrays["basis"], float(arrays["margin"]))
+    try:
+        return next(iter(KERNELS[name](centroids, centroids, np.arange(0))))
+    except (PareError, RuntimeError):
+        return ExactSearch(centroids)
 
 
 def _present() -> list[str]:

@@ -6,7 +6,7 @@ from paredown.metrics.base import Metric, Model
 from paredown.metrics.density import fit_density
 from paredown.metrics.duplicates import fit_duplicates
 from paredown.metrics.k_center import fit_k_center
-from paredown.metrics.prototypes import fit_prototypes, fit_supervised_prototypes
+from paredown.metrics.prototypes import ClassPrototypes, Prototypes, fit_prototypes, fit_supervised_prototypes
 from paredown.metrics.random import fit_random
 from paredown.metrics.typicality import fit_typicality
 
@@ -26,6 +26,7 @@ METRICS: dict[str, Metric] = {
         needs=("embeddings",),
         cost="k-means on a sample of 256 k rows, then one pass of n k dim multiplications",
         reference="section 6, appendices on the number of clusters and on ensembles",
+        load=Prototypes.load,
     ),
     "supervised_prototypes": Metric(
         fit_supervised_prototypes,
@@ -33,6 +34,7 @@ METRICS: dict[str, Metric] = {
         needs=("embeddings", "labels"),
         cost="two passes over the embeddings",
         reference="section 6",
+        load=ClassPrototypes.load,
     ),
     "typicality": Metric(
         fit_typicality,

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from paredown.data import Batch, Scored
 from paredown.errors import PareError
 
@@ -29,7 +31,9 @@ class Model(Protocol):
 class Metric:
     """One entry of `METRICS`.
 
-    `fit(source, *, seed, track, **options) -> Model` learns what the scores need from the whole source.
+    `fit(source, *, seed, track, **options) -> Model` learns what the scores need from the whole source. A metric whose
+    fit is worth keeping also has `load(arrays, report) -> Model`, which makes the same model again from the `arrays()`
+    and the `report()` of a fitted one.
     """
 
     fit: Callable[..., Model]
@@ -37,6 +41,7 @@ class Metric:
     needs: tuple[str, ...]  # of "embeddings", "labels", "training"
     cost: str
     reference: str
+    load: Callable[[dict[str, NDArray[Any]], dict[str, Any]], Model] | None = None
 
     @property
     def options(self) -> dict[str, Any]:

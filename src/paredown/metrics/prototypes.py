@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.data import Batch, Scored
 from paredown.errors import PareError
-from paredown.kernels import Search, choose_search, nearest
+from paredown.kernels import Search, choose_search, load_search, nearest, search_arrays
 from paredown.metrics.kmeans import spherical_kmeans
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
@@ -43,6 +43,14 @@ class Prototypes:
 
     def report(self) -> dict[str, Any]:
         return self.facts
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"centroids": self.centroids, **search_arrays(self.search)}
+
+    @classmethod
+    def load(cls, arrays: dict[str, NDArray[Any]], report: dict[str, Any]) -> Prototypes:
+        """The same prototypes with the same search."""
+        return cls(arrays["centroids"], load_search(report["kernel"], arrays["centroids"], arrays), report)
 
 
 def fit_prototypes(
@@ -140,6 +148,14 @@ class ClassPrototypes:
 
     def report(self) -> dict[str, Any]:
         return {"classes": len(self.centroids)}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"centroids": self.centroids}
+
+    @classmethod
+    def load(cls, arrays: dict[str, NDArray[Any]], report: dict[str, Any]) -> ClassPrototypes:
+        """The same prototypes again."""
+        return cls(arrays["centroids"])
 
 
 def fit_supervised_prototypes(source: VectorSource, *, seed: int, track: Track = silent) -> ClassPrototypes:

@@ -151,7 +151,7 @@ def _read_header(file: Path) -> _Shard:
 
 def _read_into(stream: Any, block: NDArray[Any], path: Path) -> None:
     """Fill a block from a file: one read returns at most 2 GiB, and may return less."""
-    view = memoryview(block).cast("B")
+    view = block.reshape(-1).view(np.uint8).data
     while len(view):
         count = stream.readinto(view)
         if not count:

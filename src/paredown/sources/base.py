@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.data import Batch, Labels, check_ids, hash_ids, id_array, unit_rows, usable_rows
+from paredown.data import Batch, Labels, check_ids, hash_ids, id_array, natural_order, unit_rows, usable_rows
 from paredown.errors import PareError
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class VectorSource(Source):
 
     @property
     def n_blocks(self) -> int:
-        """About how many blocks `batches` yields, for progress bars."""
+        """At most how many blocks `batches` yields, for progress bars and checkpoints."""
         return -(-len(self) // self.block_rows)
 
     def batches(self) -> Iterator[Batch]:
@@ -214,9 +213,3 @@ def files_fingerprint(files: Iterable[Path]) -> str:
                 stream.seek(max(0, size - _FINGERPRINT_BYTES))
                 digest.update(stream.read())
     return digest.hexdigest()[:16]
-
-
-def natural_order(path: Path) -> list[tuple[int, int | str]]:
-    """A sort key that puts shard-2 before shard-10."""
-    parts = re.split(r"(\d+)", path.name)
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in parts if part]

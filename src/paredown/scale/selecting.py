@@ -1,0 +1,269 @@
+"""Selection from a table of scores that is never in memory as a whole; the same examples as `select` keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from paredown.errors import PareError
+from paredown.io import check_output, new_output, provenance_metadata, write_json
+from paredown.progress import Track, silent
+from paredown.scale.tables import Block, ClassCodes, ScoreTable
+from paredown.scale.threshold import Counted, Cut, Limits, Order, Rows, Scan, count_scores, find_cut
+from paredown.selection import (
+    PAPER_BALANCE,
+    Quota,
+    check_settings,
+    class_floors,
+    class_notes,
+    class_quotas,
+    kept_and_dropped,
+    make_recipe,
+)
+
+__all__ = ["STREAMED", "StreamedSelection", "select_streamed"]
+
+_ROW_GROUP = 2**20  # rows of the manifest written at once
+STREAMED = ("hard", "easy", "random", "window")  # strategies that need no more than counts of scores
+
+
+class Kept(NamedTuple):
+    """Some consecutive rows of the table and which of them are kept."""
+
+    block: Block
+    keep: NDArray[np.bool_]
+    codes: NDArray[np.intp]  # of classes
+
+
+@dataclass(frozen=True)
+class StreamedSelection:
+    """Which examples of a table are kept, as one cut per class: small, whatever the number of rows.
+
+    `batches` goes through the rows again and says of each whether it is kept; `write` makes the manifest of it.
+    """
+
+    scores: ScoreTable
+    classes: tuple[str, ...]  # of the column `scores.grouped_by`; a single nameless one if there is none
+    counts: NDArray[np.int64]  # examples of each class
+    kept: NDArray[np.int64]  # and how many of them are kept
+    score_min: NDArray[np.floating]
+    score_max: NDArray[np.floating]
+    recipe: dict[str, Any]
+    notes: tuple[str, ...]
+    scan: Scan
+    cuts: _Cuts
+
+    def __len__(self) -> int:
+        return int(self.kept.sum())
+
+    def provenance(self) -> dict[str, Any]:
+        """The record of the scores with the recipe of the selection."""
+        return self.scores.provenance | {"selection": self.recipe, "notes": list(self.notes)}
+
+    def batches(self, *columns: str) -> Iterator[Kept]:
+        """The rows in order, some at a time: which are kept, with these columns of the table in `block.columns`."""
+        found = 0
+        with_ids = "id" in columns or self.cuts.many_ties
+        for rows in self.scan.passes("applying the cut", with_ids=with_ids, also=columns):
+            keep = self.cuts.keep(rows, self.scan)
+            found += int(np.count_nonzero(keep))
+            yield Kept(rows.block, keep, rows.codes)
+        if found != len(self):
+            raise PareError(f"{self.scores.path}: it changed while it was read; run again when it is complete.")
+
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the manifest, in row order and whole or not at all, with its provenance inside and as JSON beside."""
+        path = Path(path)
+        record = self.provenance() | {"metric": self.scores.metric}
+        schema = self._schema().with_metadata(provenance_metadata(record))
+        clusters = ("cluster",) if "cluster" in self.scores.schema.names else ()
+        check_output(path, overwrite=overwrite)
+        # Dictionaries pay for labels only: ids differ in every row, and scores nearly so; row numbers grow by one.
+        # Statistics of labels would take as long as all the rest.
+        options: dict[str, Any] = {"compression": "zstd", "use_dictionary": ["label"]}
+        options["write_statistics"] = [name for name in schema.names if name != "label"]
+        if not self.scores.text_ids:
+            options["column_encoding"] = {"id": "DELTA_BINARY_PACKED"}
+        with new_output(path, overwrite=overwrite) as part, pq.ParquetWriter(part, schema, **options) as writer:
+            rows = (self._manifest_rows(kept, schema) for kept in self.batches("id", *clusters))
+            for table in _row_groups(rows):
+                writer.write_table(table, row_group_size=table.num_rows)
+        with new_output(path.with_suffix(".json"), overwrite=True) as part:
+            write_json(record, part)
+
+    def _schema(self) -> pa.Schema:
+        table = self.scores
+        fields = [
+            ("id", pa.string() if table.text_ids else pa.int64()),
+            ("keep", pa.bool_()),
+            ("score", pa.from_numpy_dtype(table.dtype)),
+        ]
+        if "label" in table.schema.names:
+            fields.append(("label", pa.dictionary(pa.int32(), pa.string())))
+        if "cluster" in table.schema.names:
+            fields.append(("cluster", pa.int32()))
+        return pa.schema(fields)
+
+    def _manifest_rows(self, kept: Kept, schema: pa.Schema) -> pa.RecordBatch:
+        table = self.scores
+        columns = [table.id_column(kept.block), pa.array(kept.keep), pa.array(table.scores(kept.block))]
+        if "label" in schema.names:
+            names = pa.array(self.classes, pa.string())
+            columns.append(pa.DictionaryArray.from_arrays(pa.array(kept.codes.astype(np.int32)), names))
+        if "cluster" in schema.names:
+            columns.append(_clusters(kept.block))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together to tables of a size that readers like."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= _ROW_GROUP:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _clusters(block: Block) -> pa.Array:
+    column = block.columns.column("cluster")
+    if column.null_count:
+        rows = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+        raise PareError(f"{block.where(rows)}: the cluster is missing; give every row one, or drop the column.")
+    return column.cast(pa.int32())
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """What is kept, in terms of cuts: `upper` less what `dropped` takes, and `again` of that after all.
+
+    Only `window` drops the hardest, and takes them again only for a class whose floor needs more than is left.
+    """
+
+    upper: Cut
+    dropped: Cut | None = None
+    again: Cut | None = None
+
+    def keep(self, rows: Rows, scan: Scan) -> NDArray[np.bool_]:
+        keep = self.upper.keep(rows, scan)
+        if self.dropped is not None:
+            keep &= ~self.dropped.keep(rows, scan)
+        if self.again is not None:
+            keep |= self.again.keep(rows, scan)
+        return keep
+
+    @property
+    def many_ties(self) -> bool:
+        """Whether ids are better read along than looked up."""
+        return any(cut is not None and cut.many_ties for cut in (self.upper, self.dropped, self.again))
+
+    @property
+    def kept(self) -> NDArray[np.int64]:
+        """How many of each class are kept."""
+        kept = self.upper.kept
+        kept = kept if self.dropped is None else kept - self.dropped.kept
+        return kept if self.again is None else kept + self.again.kept
+
+
+def select_streamed(
+    table: ScoreTable,
+    *,
+    keep_fraction: float,
+    strategy: str = "hard",
+    balance: float | None = None,
+    quota: Quota = "none",
+    drop_hardest: float = 0.05,
+    mix_random: float = 0.0,
+    seed: int = 0,
+    limits: Limits | None = None,
+    track: Track = silent,
+) -> StreamedSelection:
+    """Keep exactly `round(keep_fraction * n)` rows of a table (at least one), the same that `select` keeps.
+
+    Two passes over the scores and classes, constant memory; see `paredown.scale.threshold`. Scores that are crowded or
+    mostly equal take a pass or a few more, and so does `window`.
+
+    Args:
+        table: see `open_table`; classes are its `label` column, or else `cluster`.
+        keep_fraction, strategy, balance, quota, drop_hardest, seed: see `select`. Strategies are those in `STREAMED`,
+            and `balance` defaults to the paper's 0.5 if the table has classes.
+        mix_random: must be 0; drawing at random from what is left needs all rows in memory.
+        limits: what bounds the memory.
+        track: reports progress.
+    """
+    grouped_by = table.grouped_by
+    balance = (PAPER_BALANCE if grouped_by else 0.0) if balance is None else float(balance)
+    check_settings(keep_fraction, strategy, balance, quota, drop_hardest, mix_random, seed)
+    _check_streamed(table, strategy, mix_random)
+    grouped = balance > 0 or quota != "none"
+    if grouped and grouped_by is None:
+        raise PareError(
+            f"{table.path}: a floor or quota needs a column 'label' or 'cluster', and there is neither; "
+            "use balance=0 (--balance 0) for none."
+        )
+    order = Order("hard" if strategy == "window" else strategy, seed)
+    scan = Scan(table, order, ClassCodes(table), limits or Limits(), track)
+    counted = count_scores(scan)
+    n_keep, dropped = kept_and_dropped(len(table), keep_fraction, drop_hardest)
+    floors, notes = np.zeros(len(counted.counts), np.int64), []
+    if quota != "none":
+        floors = class_quotas(counted.counts, n_keep, quota)
+    elif grouped:
+        floors, notes = class_floors(counted.counts, balance * keep_fraction, n_keep)
+    cuts = _find_cuts(scan, counted, floors, n_keep, dropped if strategy == "window" else 0)
+    if grouped:
+        notes += class_notes(scan.codes.names, counted.counts, cuts.kept)
+    recipe = make_recipe(
+        keep_fraction=keep_fraction,
+        kept=n_keep,
+        strategy=strategy,
+        balance=balance,
+        quota=quota,
+        drop_hardest=drop_hardest,
+        mix_random=mix_random,
+        seed=seed,
+        grouped_by=grouped_by if grouped else None,
+    )
+    return StreamedSelection(
+        scores=table,
+        classes=scan.codes.names,
+        counts=counted.counts,
+        kept=cuts.kept,
+        score_min=counted.lowest,
+        score_max=counted.highest,
+        recipe=recipe,
+        notes=tuple(notes),
+        scan=scan,
+        cuts=cuts,
+    )
+
+
+def _find_cuts(scan: Scan, counted: Counted, floors: NDArray[np.int64], n_keep: int, dropped: int) -> _Cuts:
+    """The cut with these floors, after leaving out the first `dropped` of the order."""
+    if dropped == 0:
+        return _Cuts(find_cut(scan, counted, floors, n_keep))
+    nothing = np.zeros_like(floors)
+    out = find_cut(scan, counted, nothing, dropped)
+    # A floor that needs more than is left of its class takes the first of those left out.
+    again = np.maximum(floors - (counted.counts - out.kept), 0)
+    upper = find_cut(scan, counted, out.kept + floors - again, n_keep + dropped - int(again.sum()))
+    return _Cuts(upper, out, find_cut(scan, counted, again, int(again.sum())) if again.any() else None)
+
+
+def _check_streamed(table: ScoreTable, strategy: str, mix_random: float) -> None:
+    what = None if strategy in STREAMED else f"strategy {strategy!r}"
+    what = "mix_random above 0" if what is None and mix_random > 0 else what
+    if what is not None:
+        raise PareError(
+            f"{table.path}: {what} needs all {len(table):,} scores in memory; allow more memory (--memory), "
+            f"or use one of the strategies {', '.join(STREAMED)} without random ones mixed in."
+        )

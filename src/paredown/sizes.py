@@ -1,0 +1,35 @@
+"""Amounts of memory as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from paredown.errors import PareError
+
+__all__ = ["format_size", "parse_size"]
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_POWERS = {"": 0, "b": 0, "k": 1, "kib": 1, "m": 2, "mib": 2, "g": 3, "gib": 3, "t": 4, "tib": 4}
+_DECIMAL = {"kb": 1, "mb": 2, "gb": 3, "tb": 4}
+
+
+def parse_size(size: str | int) -> int:
+    """Bytes from a number or a text such as `512MiB`, `1.5GiB` or `2G` (powers of 1024), or `2GB` (of 1000)."""
+    if isinstance(size, int):
+        number, unit = float(size), ""
+    else:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*", size)
+        number, unit = (float(match[1]), match[2].lower()) if match else (0.0, "")
+    bytes_ = number * (1000 ** _DECIMAL[unit] if unit in _DECIMAL else 1024 ** _POWERS.get(unit, -1))
+    if bytes_ < 1:
+        raise PareError(f"a size is a number with a unit, such as 512MiB or 1GiB; got {size!r}.")
+    return round(bytes_)
+
+
+def format_size(size: float) -> str:
+    """A size with the unit that suits it: `3.5 MiB`."""
+    for unit in _UNITS[:-1]:
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit in ("B", "KiB") else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {_UNITS[-1]}"

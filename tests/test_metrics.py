@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -90,6 +92,16 @@ def test_shuffled_data_give_the_same_scores(name: str, rng) -> None:
 def test_same_seed_same_bytes(name: str) -> None:
     one, other = (pdn.score(VECTORS, metric=name, labels=LABELS, seed=5, **HAND_MADE[name][0]) for _ in range(2))
     assert one.values.tobytes() == other.values.tobytes()
+
+
+@pytest.mark.parametrize("name", [name for name, metric in METRICS.items() if metric.load])
+def test_a_saved_model_gives_the_same_bytes(name: str) -> None:
+    model, batch = fitted(name)
+    load = METRICS[name].load
+    assert load is not None
+    again = load(model.arrays(), json.loads(json.dumps(model.report()))).score(batch)
+    assert again.values.tobytes() == model.score(batch).values.tobytes()
+    np.testing.assert_equal(again.clusters, model.score(batch).clusters)
 
 
 @pytest.mark.parametrize("name", [name for name in HAND_MADE if HAND_MADE[name][1]])

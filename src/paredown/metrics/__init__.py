@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from paredown.metrics.base import Metric, Model
-from paredown.metrics.density import fit_density
+from paredown.metrics.density import Density, fit_density
 from paredown.metrics.duplicates import fit_duplicates
 from paredown.metrics.k_center import fit_k_center
+from paredown.metrics.lookup import LookedUp
 from paredown.metrics.prototypes import ClassPrototypes, Prototypes, fit_prototypes, fit_supervised_prototypes
 from paredown.metrics.random import fit_random
 from paredown.metrics.typicality import fit_typicality
@@ -49,6 +50,7 @@ METRICS: dict[str, Metric] = {
         needs=("embeddings",),
         cost="k-means, then n^2 / (2k) dim multiplications, in one pass for each half of memory the embeddings fill",
         reference="Abbas, Tirumala, Simig, Ganguli and Morcos 2023 (SemDeDup)",
+        load=LookedUp.load,
     ),
     "k_center": Metric(
         fit_k_center,
@@ -56,6 +58,7 @@ METRICS: dict[str, Metric] = {
         needs=("embeddings",),
         cost="all rows in memory; n picks dim multiplications, with at most 10,000 picks unless told",
         reference="Sener and Savarese 2018, algorithm 1",
+        load=LookedUp.load,
     ),
     "density": Metric(
         fit_density,
@@ -63,5 +66,6 @@ METRICS: dict[str, Metric] = {
         needs=("embeddings",),
         cost="that of prototypes and one more pass of n k dim multiplications",
         reference="Abbas, Rusak, Tirumala, Brendel, Chaudhuri and Morcos 2024, density-based pruning",
+        load=Density.load,
     ),
 }

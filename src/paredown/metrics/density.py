@@ -38,6 +38,14 @@ class Density:
     def report(self) -> dict[str, Any]:
         return self.facts
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"keys": self.keys, "ends": self.ends, "shares": self.shares, **self.prototypes.arrays()}
+
+    @classmethod
+    def load(cls, arrays: dict[str, NDArray[Any]], report: dict[str, Any]) -> Density:
+        """The same budgets with the same search."""
+        return cls(Prototypes.load(arrays, report), arrays["keys"], arrays["ends"], arrays["shares"], report)
+
 
 def fit_density(
     source: VectorSource,
@@ -79,7 +87,12 @@ def fit_density(
     intra = np.bincount(clusters, keys - _APART * clusters, len(sizes)) / np.maximum(sizes, 1)
     inter = _distance_to_others(prototypes.centroids, neighbours)
     shares = budget_shares(np.where(sizes > 0, intra * inter, -np.inf), temperature)
-    facts = {"clusters": len(sizes), "largest_share": float(shares.max()), "smallest_share": float(shares.min())}
+    facts = {
+        "clusters": len(sizes),
+        "largest_share": float(shares.max()),
+        "smallest_share": float(shares.min()),
+        "kernel": prototypes.search.name,
+    }
     return Density(prototypes, keys, np.cumsum(sizes), shares, facts)
 
 

@@ -38,3 +38,14 @@ class LookedUp:
 
     def report(self) -> dict[str, Any]:
         return self.facts
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        scores = {"hashes": self.hashes, "values": self.values}
+        clusters = {} if self.clusters is None else {"clusters": self.clusters}
+        return {"metric": np.array(self.metric), "seed": np.array(self.seed), **scores, **clusters}
+
+    @classmethod
+    def load(cls, arrays: dict[str, NDArray[Any]], report: dict[str, Any]) -> LookedUp:
+        """The same scores again."""
+        metric, seed = str(arrays["metric"]), int(arrays["seed"])
+        return cls(metric, seed, arrays["hashes"], arrays["values"], arrays.get("clusters"), report)

@@ -48,7 +48,7 @@ class Checkpoint:
     def save(self, name: str, arrays: dict[str, NDArray[Any]]) -> None:
         """Write a finished part."""
         with new_output(self.folder / f"{name}.npz", overwrite=True) as part, part.open("wb") as stream:
-            np.savez(stream, **arrays)
+            np.savez(stream, allow_pickle=False, **arrays)
 
 
 def _short(value: Any) -> str:

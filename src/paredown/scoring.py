@@ -148,7 +148,7 @@ def _score_parts(
     while (first := next(steady, None)) is not None:
         some = chain([first], islice(steady, _PART_BATCHES - 1))
         name = f"{len(parts):06d}"
-        saved = checkpoint.load(name)
+        saved: dict[str, Any] | None = checkpoint.load(name)
         if saved is None:
             scored = [model.score(batch) for batch in some]
             clusters = _clusters(scored)

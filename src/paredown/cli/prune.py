@@ -44,7 +44,7 @@ Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset
 Encoder = Annotated[str, typer.Option(help="How images become embeddings.")]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
 Kernel = Annotated[str | None, typer.Option(help="How centroids are compared; float32 forces the exact way.")]
-Memory = Annotated[str | None, typer.Option(help="Memory to fit prototypes in, such as 512MiB.", show_default="1GiB")]
+Memory = Annotated[str, typer.Option(help="Memory to work in, such as 512MiB: larger data are sampled and streamed.")]
 Seed = Annotated[int, typer.Option(help="Decides samples, ties and everything random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 
@@ -62,7 +62,7 @@ def score(
     encoder: Encoder = "auto",
     on_error: OnBad = "raise",
     kernel: Kernel = None,
-    memory: Memory = None,
+    memory: Memory = "1GiB",
     seed: Seed = 0,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
@@ -75,7 +75,7 @@ def score(
     check_output(out, overwrite=overwrite)
     opened = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
     _announce(opened, metric, k)
-    options = _scoring_options(out, k, encoder, on_error, kernel, memory)
+    options = _scoring_options(out, metric, k, encoder, on_error, kernel, memory)
     scores = score_sources(opened, metric=metric, seed=seed, track=progress_bar, **options)
     write_scores(scores, out, overwrite=overwrite)
 
@@ -114,11 +114,8 @@ def prune(
     encoder: Encoder = "auto",
     on_error: OnBad = "raise",
     kernel: Kernel = None,
-    memory: Memory = None,
+    memory: Memory = "1GiB",
     seed: Seed = 0,
-    memory: Annotated[
-        str, typer.Option(help="A table of scores that would need more is streamed, such as 512MiB or 4GiB.")
-    ] = "1GiB",
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -136,7 +133,7 @@ def prune(
     else:
         source = _open(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
         _announce(source, metric, k)
-        scoring = _scoring_options(out, k, encoder, on_error, kernel, memory)
+        scoring = _scoring_options(out, metric, k, encoder, on_error, kernel, memory)
     kept = prune_source(
         source,
         keep_fraction=keep_fraction,
@@ -209,12 +206,15 @@ def export(
 
 
 def _scoring_options(
-    out: Path, k: int | None, encoder: str, on_error: str, kernel: str | None, memory: str | None
+    out: Path, metric: str, k: int | None, encoder: str, on_error: str, kernel: str | None, memory: str
 ) -> dict[str, Any]:
-    """What `score` is told beyond the source; options of a metric only where they were given."""
+    """What `score` is told beyond the source; the metric's own options where they were given or it knows them."""
+    from paredown.metrics import METRICS
     from paredown.sizes import parse_size
 
-    given = {"k": k, "kernel": kernel, "memory": None if memory is None else parse_size(memory)}
+    given = {"k": k, "kernel": kernel}
+    if metric in METRICS and "memory" in METRICS[metric].options:
+        given["memory"] = parse_size(memory)
     return {
         "encoder": encoder,
         "on_error": on_error,

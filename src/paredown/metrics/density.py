@@ -104,7 +104,7 @@ def budget_shares(complexity: NDArray[np.float64], temperature: float) -> NDArra
 
 def _keys(index: NDArray[np.int64], cosine: NDArray[np.float32]) -> NDArray[np.float64]:
     """One ascending order for all clusters at once; float64 holds cluster and distance exactly."""
-    return _APART * index + (1 - cosine)
+    return _APART * index + (1 - cosine).astype(np.float64)
 
 
 def _distance_to_others(centroids: NDArray[np.float32], neighbours: int) -> NDArray[np.float64]:

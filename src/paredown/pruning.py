@@ -240,8 +240,10 @@ def estimate(source: Source, *, metric: str = "prototypes", k: int | None = None
     block = next(source.batches())
     reading = 2 * _seconds(lambda: next(source.batches())) * n / len(block.ids)  # one pass to fit, one to score
     memory = 4 * source.dim * 3 * len(block.ids) + 64 * n
-    if metric != "prototypes":
+    if metric == "supervised_prototypes":
         return Estimate(n, source.dim, None, memory, reading)
+    if metric != "prototypes":  # compares rows with rows inside 1 GiB; no small piece tells how long that takes
+        return Estimate(n, source.dim, None, memory + min(4 * source.dim * n, 2**30), None)
     k = min(choose_k(source) if k is None else max(k, 1), n)
     sample = min(n, 256 * k)
     rows = block.vectors[:512]

@@ -26,8 +26,14 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
-Metric = Annotated[str, typer.Option(help="How hardness is measured: prototypes, supervised_prototypes or random.")]
-K = Annotated[int | None, typer.Option(help="Number of prototypes; chosen from the data if not given.")]
+Metric = Annotated[
+    str,
+    typer.Option(
+        help="How hardness is measured: prototypes, supervised_prototypes, typicality, duplicates, k_center, density "
+        "or random."
+    ),
+]
+K = Annotated[int | None, typer.Option(help="Number of prototypes or clusters; chosen from the data if not given.")]
 LabelFile = Annotated[Path | None, typer.Option("--labels", help="Labels: .npy, or text with one a line.")]
 IdFile = Annotated[Path | None, typer.Option("--ids", help="Ids: .npy, or text with one a line.")]
 Columns = Annotated[

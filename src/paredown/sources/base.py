@@ -134,9 +134,13 @@ class VectorSource(Source):
         hashes = hash_ids(self.ids, seed=seed)
         size = min(size, len(self))
         chosen = np.argpartition(hashes, size - 1)[:size] if size < len(self) else np.arange(len(self))
+        return self.gather(chosen[np.argsort(hashes[chosen])])
+
+    def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Unit vectors of some rows in the order given, in one pass."""
         slot = np.full(len(self), -1, np.int64)
-        slot[chosen[np.argsort(hashes[chosen])]] = np.arange(size)
-        vectors = np.empty((size, self.dim), np.float32)
+        slot[rows] = np.arange(len(rows))
+        vectors = np.empty((len(rows), self.dim), np.float32)
         first = 0
         for batch in self.batches():
             slots = slot[first : first + len(batch.ids)]

@@ -1,0 +1,92 @@
+"""Near-duplicates inside clusters of embeddings (Abbas, Tirumala, Simig, Ganguli and Morcos 2023, SemDeDup)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.data import hash_ids
+from paredown.errors import PareError
+from paredown.kernels.exact import row_cosines, rows_at_once
+from paredown.metrics.lookup import LookedUp
+from paredown.metrics.prototypes import default_k, fit_prototypes
+from paredown.progress import Track, silent
+from paredown.sources import VectorSource
+
+__all__ = ["earlier_distances", "fit_duplicates"]
+
+_FARTHEST = 2  # the largest cosine distance there is
+
+
+def fit_duplicates(
+    source: VectorSource,
+    *,
+    seed: int,
+    k: int | None = None,
+    threshold: float = 0.05,
+    kernel: str = "auto",
+    memory: int = 2**30,
+    track: Track = silent,
+) -> LookedUp:
+    """Score each row by its cosine distance to the nearest row of its cluster that comes before it.
+
+    score(x) = min over x' < x in the cluster of x of 1 - cos(x, x'), and 2 where nothing comes before, in the order of
+    a seeded hash of the id. Of a group of copies exactly one, the first, is not near an earlier one: keeping the
+    hardest drops copies first and never the last of a group. SemDeDup orders a cluster by distance to its centroid
+    instead, and drops everything nearer than a threshold; here `threshold` only decides what `report` counts.
+
+    The clusters are those of spherical k-means, `default_k` of them unless `k` is given; copies on two sides of a
+    border between clusters are not seen. The cost is n^2 / (2k) dim multiplications after the k-means, and one pass
+    over the embeddings for each `memory` / 2 bytes of them. Large scores say little: early rows have few before them.
+    """
+    n = len(source)
+    if not 0 <= threshold <= _FARTHEST:
+        raise PareError(f"threshold is a cosine distance between 0 and 2, got {threshold}.")
+    k = default_k(n) if k is None else k
+    prototypes = fit_prototypes(source, seed=seed, k=k, sensitivity=False, kernel=kernel, memory=memory, track=track)
+    found = [prototypes.search(batch.vectors)[0] for batch in track(source.batches(), "clusters", source.n_blocks)]
+    clusters, hashes = np.concatenate(found), hash_ids(source.ids, seed=seed)
+    order = np.lexsort((hashes, clusters))
+    ends = np.cumsum(np.bincount(clusters, minlength=k))
+    values = np.empty(n, np.float32)
+    groups = list(_groups(ends, most=max(1, memory // (2 * 4 * source.dim))))
+    for group in track(groups, "near-duplicates", total=len(groups)):
+        rows = order[group[0] : group[-1]]
+        vectors = source.gather(rows)
+        for start, end in zip(group[:-1] - group[0], group[1:] - group[0], strict=True):
+            values[rows[start:end]] = earlier_distances(vectors[start:end])
+    by_hash = np.argsort(hashes)
+    facts = {"clusters": k, "threshold": threshold, "near_duplicates": int(np.count_nonzero(values < threshold))}
+    return LookedUp("duplicates", seed, hashes[by_hash], values[by_hash], clusters[by_hash], facts)
+
+
+def earlier_distances(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The cosine distance of every unit row to the nearest one before it; 2 for the first."""
+    index = np.zeros(len(rows), np.int64)
+    step = rows_at_once(len(rows)) if len(rows) else 1
+    for first in range(0, len(rows), step):
+        last = min(first + step, len(rows))
+        similar = rows[first:last] @ rows[:last].T
+        similar[np.arange(first, last)[:, None] <= np.arange(last)] = -np.inf
+        index[first:last] = similar.argmax(axis=1)
+    distance = 1 - row_cosines(rows, rows, index)
+    distance[:1] = _FARTHEST
+    return distance
+
+
+def _groups(ends: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]:
+    """Borders of consecutive clusters that hold at most `most` rows together."""
+    bounds = np.concatenate([[0], ends])
+    largest = int(np.diff(bounds).max())
+    if largest > most:
+        raise PareError(
+            f"metric 'duplicates' holds a cluster at a time, and one has {largest} rows where memory allows {most}; "
+            f"raise memory, or k for smaller clusters."
+        )
+    first = 0
+    while first < len(ends):
+        last = int(np.searchsorted(bounds, bounds[first] + most, side="right")) - 1
+        yield bounds[first : last + 1]
+        first = last

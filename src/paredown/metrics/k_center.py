@@ -1,0 +1,59 @@
+"""k-center greedy: rows that cover all others, the farthest from what is covered first (Sener and Savarese 2018)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.data import hash_ids
+from paredown.errors import PareError
+from paredown.metrics.lookup import LookedUp
+from paredown.progress import Track, silent
+from paredown.sources import VectorSource
+
+__all__ = ["fit_k_center", "greedy_order"]
+
+
+def fit_k_center(
+    source: VectorSource, *, seed: int, most: int = 10_000, memory: int = 2**30, track: Track = silent
+) -> LookedUp:
+    """Rank all rows by farthest-point picking (the greedy algorithm 1 of the paper), the first pick the highest.
+
+    score = 1 - (number of rows ranked before) / n, so that keeping the hardest at any fraction keeps the greedy set of
+    that size. The first pick is the row nearest to the mean direction; each further one is the row with the largest
+    cosine distance to its nearest pick, the first in the order of a seeded hash among equals. After `most` picks the
+    rest is ranked by distance to the picks. The paper refines the greedy set by an integer program, which is left out.
+
+    The cost is n picks dim multiplications, and all rows are in memory at once.
+    """
+    n, allowed = len(source), memory // (4 * source.dim)
+    if most < 1:
+        raise PareError(f"most must be at least 1, got {most}.")
+    if n > allowed:
+        raise PareError(
+            f"metric 'k_center' holds all embeddings in memory: {n} rows of {source.dim} dimensions are "
+            f"{4 * n * source.dim} bytes, and memory = {memory} allows {allowed} rows; raise memory, or prune first by "
+            f"a metric that reads in blocks, such as 'prototypes'."
+        )
+    hashes = hash_ids(source.ids, seed=seed)
+    by_hash = np.argsort(hashes)
+    order, radius = greedy_order(source.gather(by_hash), min(most, n), track=track)
+    values = np.empty(n)
+    values[order] = 1 - np.arange(n) / n
+    facts = {"picks": min(most, n), "covering_distance": radius}
+    return LookedUp("k_center", seed, hashes[by_hash], values, facts=facts)
+
+
+def greedy_order(rows: NDArray[np.float32], picks: int, *, track: Track = silent) -> tuple[NDArray[np.int64], float]:
+    """All unit rows, the picked ones first, and the largest cosine distance of any row to its nearest pick."""
+    order = np.empty(len(rows), np.int64)
+    nearest = np.full(len(rows), -np.inf, np.float32)  # cosine to the nearest pick
+    pick = int(np.argmax(rows @ rows.mean(axis=0, dtype=np.float64).astype(np.float32)))
+    for i in track(range(picks), "k-center", total=picks):
+        order[i] = pick
+        np.maximum(nearest, rows @ rows[pick], out=nearest)
+        nearest[pick] = np.inf  # never again, even where all rows left are copies of a pick
+        pick = int(np.argmin(nearest))
+    rest = np.flatnonzero(nearest < np.inf)
+    order[picks:] = rest[np.argsort(nearest[rest], kind="stable")]
+    return order, float(max(0, 1 - nearest.min()))

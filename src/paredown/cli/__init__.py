@@ -33,3 +33,7 @@ def _escape(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
+
+
+# Each file of verbs registers them with `app` when imported; none imports a heavy library before its verb runs.
+from paredown.cli import theory as _theory  # noqa: E402, F401

@@ -1,0 +1,113 @@
+"""`paredown theory`: what the theory of data pruning predicts, on one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paredown.cli.app import JsonOption, app, console, emit
+from paredown.errors import PareError
+
+if TYPE_CHECKING:
+    from paredown.theory import Solution
+
+_EXAMPLES = """What test error does the theory predict for a pruned training set, and how much should be kept?
+
+The theory is that of a perceptron with many weights; alpha is the number of examples per weight, theta the angle in
+degrees between the probe that scores the examples and the truth.
+
+With 10 examples per weight and a probe 20 degrees off, what error if I keep the 30 % hardest?
+
+    paredown theory --alpha-tot 10 --theta 20 --keep-fraction 0.3
+
+How much should I keep?
+
+    paredown theory --alpha-tot 10 --theta 20
+"""
+
+
+@app.command(help=_EXAMPLES)
+def theory(
+    alpha_tot: Annotated[float | None, typer.Option(help="Examples per weight before pruning.")] = None,
+    alpha_prune: Annotated[float | None, typer.Option(help="Kept examples per weight; instead of --alpha-tot.")] = None,
+    keep_fraction: Annotated[
+        float | None, typer.Option(help="Fraction of examples kept, in (0, 1]. Leave out to ask how much to keep.")
+    ] = None,
+    theta: Annotated[float, typer.Option(help="Angle between probe and teacher in degrees, 0 to 90.")] = 0.0,
+    strategy: Annotated[str | None, typer.Option(help="hard (default), easy, random or window.")] = None,
+    window: Annotated[
+        tuple[float, float] | None, typer.Option(metavar="A B", help="Keep A < |z| < B, z the probe's field.")
+    ] = None,
+    min_keep_fraction: Annotated[
+        float | None, typer.Option(help="Smallest fraction to consider when asking how much to keep.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer one question and compare with random pruning, with no pruning and with the other end."""
+    from paredown.theory import best_keep_fraction, solve
+
+    if (alpha_tot is None) == (alpha_prune is None):
+        raise PareError("give either --alpha-tot (examples per weight before pruning) or --alpha-prune (after it).")
+    asked = keep_fraction is None and window is None and strategy != "random"
+    sizes = {"alpha_tot": alpha_tot, "alpha_prune": alpha_prune}
+    if asked:
+        end = strategy or "hard"
+        if end not in ("hard", "easy"):
+            raise PareError(f"how much to keep is answered for --strategy hard or easy, got {end!r}.")
+        best = best_keep_fraction(**sizes, theta=theta, strategy=end, min_keep_fraction=min_keep_fraction)
+        if best.keep_fraction == 0:
+            raise PareError(
+                "with a perfect probe and alpha_prune >= 2 the error falls to zero as ever fewer examples are kept; "
+                "give --min-keep-fraction, or --alpha-tot if the data are limited."
+            )
+        keep_fraction = best.keep_fraction
+    elif min_keep_fraction is not None:
+        raise PareError("--min-keep-fraction belongs to the question how much to keep; leave --keep-fraction out.")
+    solution = solve(**sizes, keep_fraction=keep_fraction, theta=theta, strategy=strategy, window=window)
+    answer = _answer(solution, asked)
+    emit(answer, as_json=as_json, show=lambda: console.print(_sentence(answer), highlight=False, soft_wrap=True))
+
+
+def _answer(solution: Solution, asked: bool) -> dict[str, Any]:
+    from paredown.theory import better_strategy, solve
+
+    better = better_strategy(solution.alpha_tot, solution.keep_fraction, theta=solution.theta)
+    return {
+        "question": "how much to keep" if asked else "what error",
+        "strategy": solution.strategy,
+        "window": None if solution.strategy != "window" else list(solution.window),
+        "keep_fraction": solution.keep_fraction,
+        "alpha_tot": solution.alpha_tot,
+        "alpha_prune": solution.alpha_prune,
+        "theta": solution.theta,
+        "test_error": solution.test_error,
+        "random_error": solve(solution.alpha_prune, 1.0).test_error,
+        "unpruned_error": solve(solution.alpha_tot, 1.0).test_error,
+        "better_end": str(better),
+        "hard_error": better.hard_error,
+        "easy_error": better.easy_error,
+        "R": solution.R,
+        "rho": solution.rho,
+        "kappa": solution.kappa,
+        "residual": solution.residual,
+    }
+
+
+def _sentence(answer: dict[str, Any]) -> str:
+    share = f"{100 * answer['keep_fraction']:.3g} %"
+    kept = {
+        "hard": f"the {share} hardest",
+        "easy": f"the {share} easiest",
+        "random": f"a random {share}",
+        "window": f"the {share} in the window",
+    }[answer["strategy"]]
+    start = "Keep" if answer["question"] == "how much to keep" else "Keeping"
+    verb = ": the" if start == "Keep" else " gives"
+    return (
+        f"{start} {kept} of alpha_tot = {answer['alpha_tot']:.4g} (alpha_prune = {answer['alpha_prune']:.4g}) with a probe "
+        f"{answer['theta']:g} degrees off{verb} test error {'is ' if start == 'Keep' else ''}{answer['test_error']:.4g}, "
+        f"against {answer['random_error']:.4g} for as many random examples and {answer['unpruned_error']:.4g} without "
+        f"pruning; at this size keeping the {answer['better_end']} end is better (hard {answer['hard_error']:.4g}, "
+        f"easy {answer['easy_error']:.4g})."
+    )

@@ -1,0 +1,46 @@
+"""Checks at the edge of the theory: every public function validates through these, so that messages are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from paredown.errors import PareError
+from paredown.theory.gaussian import Array
+
+__all__ = ["as_given", "fraction", "positive", "probe_angle"]
+
+
+def positive(name: str, value: ArrayLike) -> Array:
+    """Finite numbers above zero."""
+    return _checked(name, value, lambda x: x > 0, "must be finite and above 0")
+
+
+def fraction(name: str, value: ArrayLike) -> Array:
+    """Numbers in (0, 1]."""
+    return _checked(name, value, lambda x: (x > 0) & (x <= 1), "must be in (0, 1]")
+
+
+def probe_angle(value: ArrayLike) -> Array:
+    """Angles in degrees between teacher and probe."""
+    return _checked(
+        "theta", value, lambda x: (x >= 0) & (x <= 90), "is the angle between probe and teacher in degrees: 0 to 90"
+    )
+
+
+def _checked(name: str, value: ArrayLike, holds: Any, rule: str) -> Array:
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise PareError(f"{name} must be a number or an array of numbers, got {value!r}.") from None
+    bad = ~(np.isfinite(array) & holds(array))
+    if bad.any():
+        raise PareError(f"{name} {rule}, got {array[bad].flat[0]:g}.")
+    return array
+
+
+def as_given(values: Array, scalar: bool) -> Any:
+    """A Python float if every input was a scalar, else the array."""
+    return float(values) if scalar else values

@@ -1,0 +1,46 @@
+"""Composite Gauss-Legendre rules on many sets of break points at once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from paredown.theory.gaussian import Array
+
+__all__ = ["composite_rule", "transition"]
+
+# Where a smoothed step Phi(x) or a ramp Psi_n(x) changes character, in units of its own width.
+_STEP_BREAKS = np.array([-9.0, -6.0, -3.0, 0.0, 3.0, 6.0, 9.0])
+
+
+@lru_cache(maxsize=8)
+def _legendre(order: int) -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(order)
+
+
+def transition(centre: Array, width: Array) -> Array:
+    """Break points that resolve a smoothed step at `centre` of the given `width`; shape (..., 7)."""
+    return np.asarray(centre)[..., None] + np.asarray(width)[..., None] * _STEP_BREAKS
+
+
+def composite_rule(breaks: Array, lower: Array, upper: Array, *, order: int) -> tuple[Array, Array]:
+    """Nodes and weights on [lower, upper], panels ending at the `breaks` inside it.
+
+    Args:
+        breaks: shape (..., b), in any order; those outside the interval give panels of no width.
+        lower: start of the interval, shape (...).
+        upper: end of the interval, shape (...).
+        order: Gauss-Legendre nodes in a panel.
+
+    Returns:
+        Nodes and weights, both of shape (..., (b + 1) * order).
+    """
+    lower, upper = np.asarray(lower)[..., None], np.asarray(upper)[..., None]
+    ends = np.sort(np.clip(breaks, lower, upper), axis=-1)
+    starts = np.concatenate([np.broadcast_to(lower, (*ends.shape[:-1], 1)), ends], axis=-1)
+    ends = np.concatenate([ends, np.broadcast_to(upper, (*ends.shape[:-1], 1))], axis=-1)
+    half, middle = 0.5 * (ends - starts)[..., None], 0.5 * (ends + starts)[..., None]
+    nodes, weights = _legendre(order)
+    shape = (*ends.shape[:-1], ends.shape[-1] * order)
+    return (middle + half * nodes).reshape(shape), (half * weights).reshape(shape)

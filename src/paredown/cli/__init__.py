@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 
-from paredown.cli import demo, prune, simulate  # noqa: F401  # each module registers its verbs with the app
+from paredown.cli import demo, prune, reproduce, simulate, theory  # noqa: F401  # each module registers its verbs
 from paredown.cli.app import app, error_console
 
 __all__ = ["app", "main"]
@@ -33,7 +33,3 @@ def _escape(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
-
-
-# Each file of verbs registers them with `app` when imported; none imports a heavy library before its verb runs.
-from paredown.cli import theory as _theory  # noqa: E402, F401

@@ -18,7 +18,9 @@ def run(*arguments: str) -> str:
 
 
 def test_what_error() -> None:
-    assert "Keeping the 30 % hardest of alpha_tot = 10" in run("--alpha-tot", "10", "--theta", "20", "--keep-fraction", "0.3")
+    assert "Keeping the 30 % hardest of alpha_tot = 10" in run(
+        "--alpha-tot", "10", "--theta", "20", "--keep-fraction", "0.3"
+    )
     answer = json.loads(run("--alpha-tot", "10", "--theta", "20", "--keep-fraction", "0.3", "--json"))
     expected = pdn.theory.solve(alpha_tot=10.0, keep_fraction=0.3, theta=20.0)
     assert answer["test_error"] == expected.test_error

@@ -101,8 +101,9 @@ def test_minimum_keep_fraction() -> None:
 
 def test_large_alpha_law() -> None:
     f = np.array([1.0, 0.4, 0.1, 0.05])
-    for theta in (10.0, 20.0, 60.0):
-        np.testing.assert_allclose(large_alpha_error(1e4, f, theta=theta), solve(1e4, f, theta=theta).test_error, rtol=1e-4)
+    for theta, agreement in ((10.0, 1e-5), (20.0, 1e-4), (60.0, 1e-3)):
+        exact = solve(1e4, f, theta=theta).test_error
+        np.testing.assert_allclose(large_alpha_error(1e4, f, theta=theta), exact, rtol=agreement)
     easy = solve(1e5, 0.7, theta=50.0, strategy="easy").test_error
     np.testing.assert_allclose(large_alpha_error(1e5, 0.7, theta=50.0, strategy="easy"), easy, rtol=1e-3)
     # The law keeps falling below f_min, down to sin(theta) of the classical error.

@@ -13,12 +13,11 @@ from paredown.theory import entropy, gibbs, information_gain
 
 def test_exact_reference_points() -> None:
     table = columns("gibbs")
-    # At alpha = 2 and f = 0.01 the saddle point is nearly degenerate and amplifies rounding a million times.
-    critical = (table["alpha_prune"] == 2) & (table["keep_fraction"] == 0.01)
+    # At alpha = 2 and f = 0.01 the equations are nearly degenerate; there the table holds the point at which a plain
+    # 4000 x 20 Gauss-Legendre rule over (t, z) closes both of them to 3e-13.
     found = gibbs(table["alpha_prune"], table["keep_fraction"])
     for name in ("q", "R", "information_gain"):
-        np.testing.assert_allclose(getattr(found, name)[~critical], table[name][~critical], rtol=1e-8, err_msg=name)
-        np.testing.assert_allclose(getattr(found, name)[critical], table[name][critical], rtol=2e-5, err_msg=name)
+        np.testing.assert_allclose(getattr(found, name), table[name], rtol=1e-8, err_msg=name)
 
 
 def test_paper_reference_points() -> None:
@@ -32,9 +31,8 @@ def test_paper_reference_points() -> None:
 @pytest.mark.parametrize(("alpha", "f"), [(1.0, 0.3), (3.0, 0.5), (5.0, 1.0)])
 def test_information_gain_is_the_loss_of_entropy(alpha: float, f: float) -> None:
     h = 1e-3
-    slope = (8 * (entropy(alpha + h, f) - entropy(alpha - h, f)) - entropy(alpha + 2 * h, f) + entropy(alpha - 2 * h, f)) / (
-        12 * h
-    )
+    near, far = (entropy(alpha + step, f) - entropy(alpha - step, f) for step in (h, 2 * h))
+    slope = (8 * near - far) / (12 * h)
     np.testing.assert_allclose(-slope, information_gain(alpha, f), rtol=1e-9)
 
 
@@ -63,9 +61,9 @@ def test_harder_examples_tell_more() -> None:
 
 
 def test_mistakes_are_explained() -> None:
-    with pytest.raises(pdn.PareError, match='imposes q = R, and its entropy has no stationary point at alpha_prune=1'):
+    with pytest.raises(pdn.PareError, match="imposes q = R, and its entropy has no stationary point at alpha_prune=1"):
         information_gain(1.0, 0.4, form="paper")
-    with pytest.raises(pdn.PareError, match="unknown form 'exakt'; available: exact, paper. Did you mean 'exact'"):
+    with pytest.raises(pdn.PareError, match="unknown form 'exakt'; available: exact, paper"):
         information_gain(1.0, 0.4, form="exakt")
     with pytest.raises(pdn.PareError, match="unknown value of missing"):
         information_gain(1.0, 0.4, missing="drop")

@@ -62,7 +62,9 @@ def test_boxed_equations_hold_by_independent_quadrature(alpha: float, f: float, 
     np.testing.assert_allclose(2 * alpha * third, (rho - R * cos) / sin2, rtol=QUADRATURE, atol=QUADRATURE)
 
 
-@pytest.mark.parametrize(("alpha", "a", "b"), [(0.8, 0.0, 0.4), (3.3, 0.25, 1.1), (12.0, 0.9, np.inf), (2.0, 0.0, 0.05)])
+@pytest.mark.parametrize(
+    ("alpha", "a", "b"), [(0.8, 0.0, 0.4), (3.3, 0.25, 1.1), (12.0, 0.9, np.inf), (2.0, 0.0, 0.05)]
+)
 def test_window_equations_hold_by_independent_quadrature(alpha: float, a: float, b: float) -> None:
     s = solve(alpha, window=(a, b))
     R, f, root = s.R, s.keep_fraction, np.sqrt(1 - s.R**2)
@@ -126,11 +128,15 @@ def test_a_given_density_equals_the_strategy_it_describes(theta: float) -> None:
 
 def test_scalars_give_floats_and_arrays_broadcast() -> None:
     one = solve(alpha_prune=2.0, keep_fraction=0.5, theta=10.0, strategy="hard")
-    assert all(type(getattr(one, name)) is float for name in ("R", "rho", "kappa", "test_error", "residual", "alpha_tot"))
+    assert all(
+        type(getattr(one, name)) is float for name in ("R", "rho", "kappa", "test_error", "residual", "alpha_tot")
+    )
     grid = solve([[1.0], [2.0]], [0.5, 1.0, 0.2], theta=10.0)
     assert grid.test_error.shape == grid.alpha_tot.shape == (2, 3)
     np.testing.assert_allclose(grid.test_error[1, 0], one.test_error, rtol=1e-13)
-    np.testing.assert_allclose(solve(alpha_tot=4.0, keep_fraction=0.5, theta=10.0).test_error, one.test_error, rtol=1e-13)
+    np.testing.assert_allclose(
+        solve(alpha_tot=4.0, keep_fraction=0.5, theta=10.0).test_error, one.test_error, rtol=1e-13
+    )
     assert solve(np.zeros((0,)) + 1, 0.5).test_error.shape == (0,)
 
 

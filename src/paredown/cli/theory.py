@@ -50,12 +50,13 @@ def theory(
     if (alpha_tot is None) == (alpha_prune is None):
         raise PareError("give either --alpha-tot (examples per weight before pruning) or --alpha-prune (after it).")
     asked = keep_fraction is None and window is None and strategy != "random"
-    sizes = {"alpha_tot": alpha_tot, "alpha_prune": alpha_prune}
     if asked:
         end = strategy or "hard"
         if end not in ("hard", "easy"):
             raise PareError(f"how much to keep is answered for --strategy hard or easy, got {end!r}.")
-        best = best_keep_fraction(**sizes, theta=theta, strategy=end, min_keep_fraction=min_keep_fraction)
+        best = best_keep_fraction(
+            alpha_tot=alpha_tot, alpha_prune=alpha_prune, theta=theta, strategy=end, min_keep_fraction=min_keep_fraction
+        )
         if best.keep_fraction == 0:
             raise PareError(
                 "with a perfect probe and alpha_prune >= 2 the error falls to zero as ever fewer examples are kept; "
@@ -64,7 +65,7 @@ def theory(
         keep_fraction = best.keep_fraction
     elif min_keep_fraction is not None:
         raise PareError("--min-keep-fraction belongs to the question how much to keep; leave --keep-fraction out.")
-    solution = solve(**sizes, keep_fraction=keep_fraction, theta=theta, strategy=strategy, window=window)
+    solution = solve(alpha_prune, keep_fraction, alpha_tot=alpha_tot, theta=theta, strategy=strategy, window=window)
     answer = _answer(solution, asked)
     emit(answer, as_json=as_json, show=lambda: console.print(_sentence(answer), highlight=False, soft_wrap=True))
 
@@ -102,12 +103,14 @@ def _sentence(answer: dict[str, Any]) -> str:
         "random": f"a random {share}",
         "window": f"the {share} in the window",
     }[answer["strategy"]]
-    start = "Keep" if answer["question"] == "how much to keep" else "Keeping"
-    verb = ": the" if start == "Keep" else " gives"
+    size = f"of alpha_tot = {answer['alpha_tot']:.4g} (alpha_prune = {answer['alpha_prune']:.4g})"
+    probe = f"with a probe {answer['theta']:g} degrees off"
+    error = f"{answer['test_error']:.4g}"
+    asked = answer["question"] == "how much to keep"
+    verb, then = ("Keep", ": test error") if asked else ("Keeping", " gives test error")
+    first = f"{verb} {kept} {size} {probe}{then} {error}"
     return (
-        f"{start} {kept} of alpha_tot = {answer['alpha_tot']:.4g} (alpha_prune = {answer['alpha_prune']:.4g}) with a probe "
-        f"{answer['theta']:g} degrees off{verb} test error {'is ' if start == 'Keep' else ''}{answer['test_error']:.4g}, "
-        f"against {answer['random_error']:.4g} for as many random examples and {answer['unpruned_error']:.4g} without "
-        f"pruning; at this size keeping the {answer['better_end']} end is better (hard {answer['hard_error']:.4g}, "
-        f"easy {answer['easy_error']:.4g})."
+        f"{first}, against {answer['random_error']:.4g} for as many random examples and "
+        f"{answer['unpruned_error']:.4g} without pruning; the {answer['better_end']} end is the better one "
+        f"(hard {answer['hard_error']:.4g}, easy {answer['easy_error']:.4g})."
     )

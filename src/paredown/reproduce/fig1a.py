@@ -49,9 +49,7 @@ def measure(size: Size, seed: int, track: Track) -> Table:
         )
     free = pareto_frontier(2.0)
     table.add("frontier without cut-off", keep_fraction=free.keep_fraction, alpha_prune=2.0, test_error=free.test_error)
-    points = [
-        {"alpha_prune": float(a), "keep_fraction": f} for f in FRACTIONS for a in np.geomspace(0.3, 8, size.dots)
-    ]
+    points = [{"alpha_prune": float(a), "keep_fraction": f} for f in FRACTIONS for a in np.geomspace(0.3, 8, size.dots)]
     add_dots(table, points, size=size, seed=seed, track=track)
     return table
 

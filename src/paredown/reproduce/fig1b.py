@@ -75,7 +75,9 @@ def judge(table: Table) -> list[Claim]:
     """Easy wins when scarce, hard when abundant, each by more than three standard errors."""
     held, sentences = True, []
     for regime, better in (("scarce", "easy"), ("abundant", "hard")):
-        means: dict[str, Any] = {s: table.where(kind="simulation", regime=regime, strategy=s).rows[0] for s in STRATEGIES}
+        means: dict[str, Any] = {
+            s: table.where(kind="simulation", regime=regime, strategy=s).rows[0] for s in STRATEGIES
+        }
         worse = next(s for s in STRATEGIES if s != better)
         gap = means[worse]["test_error"] - means[better]["test_error"]
         spread = float(np.hypot(means[worse]["stderr"], means[better]["stderr"]))

@@ -112,7 +112,9 @@ def draw(table: Table, path: Path) -> None:
             theory.values("keep_fraction"),
             difference.T,
             cmap=colors,
-            norm=SymLogNorm(0.003, linscale=0.5, vmin=-0.4, vmax=0.4),  # what hard gains is small beside what it can lose
+            norm=SymLogNorm(
+                0.003, linscale=0.5, vmin=-0.4, vmax=0.4
+            ),  # what hard gains is small beside what it can lose
             shading="gouraud",
         )
         axes.plot(boundary["alpha_tot"], boundary["keep_fraction"], color="black", linewidth=1.8, label="equal errors")

@@ -27,11 +27,12 @@ _LEVELS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of accuracy, drawn as lines
 def measure(size: Size, seed: int, track: Track) -> Table:
     """Accuracy on a grid, and the frontier along it."""
     table = Table()
-    alpha, fractions = np.geomspace(0.1, 10, size.points), np.geomspace(CUT_OFF, 1, size.points)
+    turn = np.linspace(1.5, 2.2, 1 + size.points // 2)  # the best fraction falls off a cliff here
+    alpha = np.unique(np.concatenate([np.geomspace(0.1, 10, size.points), turn, [2.0]]))
+    fractions = np.geomspace(CUT_OFF, 1, size.points)
     accuracy = 1 - solve(alpha[:, None], fractions).test_error
     table.add("theory", keep_fraction=fractions, alpha_prune=alpha[:, None], accuracy=accuracy)
-    fine = np.unique(np.concatenate([alpha, np.linspace(1.5, 2.2, 7 + size.points // 2), [1.99, 2.0]]))
-    best = pareto_frontier(fine, min_keep_fraction=CUT_OFF)
+    best = pareto_frontier(alpha, min_keep_fraction=CUT_OFF)
     table.add(
         "best",
         keep_fraction=best.keep_fraction,

@@ -34,12 +34,13 @@ def measure(size: Size, seed: int, track: Track) -> Table:
     table = Table()
     alpha = np.geomspace(0.1, 20, size.points)
     fine = np.unique(np.concatenate([alpha, np.linspace(1.4, 2.6, size.points // 2)]))  # around the peak
+    few = np.unique(np.concatenate([alpha[:: size.points // 6], np.linspace(1.8, 4, size.points // 3), [20.0]]))
     for fraction in track(FRACTIONS, "solving", total=len(FRACTIONS)):
         gain = information_gain(fine, fraction)
         table.add("theory", form="exact", keep_fraction=fraction, alpha_prune=fine, info_gain=gain)
         if fraction < 1:  # without pruning q = R is exact
-            gain = information_gain(alpha[::2], fraction, form="paper", missing="nan")
-            table.add("theory", form="paper", keep_fraction=fraction, alpha_prune=alpha[::2], info_gain=gain)
+            gain = information_gain(few, fraction, form="paper", missing="nan")
+            table.add("theory", form="paper", keep_fraction=fraction, alpha_prune=few, info_gain=gain)
         far = information_gain(np.array(_FAR), fraction)
         table.add("far", form="exact", keep_fraction=fraction, alpha_prune=_FAR, info_gain=far)
     smallest = min(FRACTIONS)
@@ -82,7 +83,9 @@ def draw(table: Table, path: Path) -> None:
     """Exact curves solid, those with q = R dashed, and the 1 nat that was claimed."""
     with figure(path, size=(7.2, 5.0)) as (drawn, axes):
         for fraction in FRACTIONS:
-            exact, paper = (table.where(kind="theory", form=form, keep_fraction=fraction) for form in ("exact", "paper"))
+            exact, paper = (
+                table.where(kind="theory", form=form, keep_fraction=fraction) for form in ("exact", "paper")
+            )
             axes.plot(exact["alpha_prune"], exact["info_gain"], color=fraction_color(fraction), linewidth=1.7)
             solved = ~np.isnan(paper["info_gain"])
             alpha, gain = paper["alpha_prune"][solved], paper["info_gain"][solved]
@@ -101,6 +104,6 @@ def draw(table: Table, path: Path) -> None:
         axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel="information gain (nats per example)")
         axes.set_title("Information in one more of the hardest examples", loc="left")
         alpha_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
-        alpha_axis(axes.yaxis, [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10])
+        alpha_axis(axes.yaxis, [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
         axes.legend(loc="lower left")
         fraction_bar(drawn, axes, FRACTIONS)

@@ -50,7 +50,10 @@ def measure(size: Size, seed: int, track: Track) -> Table:
             error = solve(alpha, fraction, theta=theta).test_error
             table.add("theory", theta=theta, keep_fraction=fraction, alpha_prune=alpha, test_error=error)
         least = 0.01 if theta == 0 else None  # a perfect probe needs a limit, see fig1a
-        for kind, at in (("frontier", np.geomspace(0.2, 20, 2 + size.points // 2)), ("far frontier", [1e3, 2e3])):
+        near = np.geomspace(0.2, 20, 2 + size.points // 2)
+        if theta == 0:
+            near = np.unique(np.concatenate([near, np.linspace(1.7, 2.3, 2 + size.points // 2)]))
+        for kind, at in (("frontier", near), ("far frontier", [1e3, 2e3])):
             best = pareto_frontier(at, theta=theta, min_keep_fraction=least)
             table.add(
                 kind,
@@ -67,7 +70,13 @@ def measure(size: Size, seed: int, track: Track) -> Table:
     ]
     for theta in ANGLES[1:]:
         least = float(minimum_keep_fraction(theta))
-        table.add("f_min", theta=theta, keep_fraction=least, alpha_prune=alpha, test_error=solve(alpha, least, theta=theta).test_error)
+        table.add(
+            "f_min",
+            theta=theta,
+            keep_fraction=least,
+            alpha_prune=alpha,
+            test_error=solve(alpha, least, theta=theta).test_error,
+        )
         floor = classical_constant() * np.sin(np.radians(theta)) / alpha
         table.add("floor", theta=theta, keep_fraction=0.0, alpha_prune=alpha, test_error=floor)
         for fraction in (least, BELOW * least):
@@ -174,7 +183,10 @@ def _curves(axes: Any, table: Table, theta: float) -> None:
 def _sketch(axes: Any) -> None:
     """Weight vectors and boundaries, what the probe keeps, and a point on its boundary with a margin to the teacher."""
     angle = np.radians(20)
-    for turn, color, name, name_at in ((0.0, "black", "teacher", (0.06, 0.97)), (angle, FRONTIER_COLOR, "probe", (0.4, 0.93))):
+    for turn, color, name, name_at in (
+        (0.0, "black", "teacher", (-0.42, 0.9)),
+        (angle, FRONTIER_COLOR, "probe", (0.38, 0.9)),
+    ):
         along = np.array([np.sin(turn), np.cos(turn)])
         side = np.array([along[1], -along[0]])
         axes.plot(*np.stack([-1.6 * side, 1.6 * side]).T, color=color, linewidth=1.8)
@@ -189,9 +201,11 @@ def _sketch(axes: Any) -> None:
     axes.annotate(r"$\theta$", (0.075, 0.6), fontsize=13)
     point = 0.95 * across
     axes.plot(*point, "o", color="black", markersize=8, zorder=5)
-    axes.annotate("", (point[0], 0), tuple(point), arrowprops={"arrowstyle": "<->", "color": "black", "shrinkA": 5, "shrinkB": 0})
+    axes.annotate(
+        "", (point[0], 0), tuple(point), arrowprops={"arrowstyle": "<->", "color": "black", "shrinkA": 5, "shrinkB": 0}
+    )
     axes.annotate(r"$\kappa$", (point[0] + 0.04, -0.22), fontsize=13)
-    axes.annotate("margin 0 to the probe,\n$\\kappa$ to the teacher", (point[0] - 0.03, -0.75), ha="center")
+    axes.annotate("margin 0 to the probe,\n$\\kappa$ to the teacher", (point[0], -0.86), ha="center")
     axes.set(xlim=(-1.3, 1.3), ylim=(-1.0, 1.1), aspect="equal")
     axes.legend(loc="lower left", fontsize=9)
     axes.axis("off")

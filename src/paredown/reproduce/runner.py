@@ -113,7 +113,9 @@ def _read(name: str, out: Path, settings: dict[str, Any]) -> Reproduced | None:
         found, claims, digests = saved["settings"], [Claim(**claim) for claim in saved["claims"]], saved["files"]
         seconds = float(saved["seconds"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise PareError(f"{record} is not a record of a figure; move it away, or replace it with --overwrite.") from None
+        raise PareError(
+            f"{record} is not a record of a figure; move it away, or replace it with --overwrite."
+        ) from None
     different = [
         f"{key} was {found.get(key)}, now {settings.get(key)}"
         for key in dict.fromkeys([*settings, *found])

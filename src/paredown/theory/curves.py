@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.optimize import brentq
+from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
-from paredown.theory.gaussian import Array, folded_quantile, mass_between, psi
+from paredown.theory.gaussian import Array, folded_quantile, mass_between, normal_pdf, psi
 from paredown.theory.inputs import as_given, fraction, positive, probe_angle
 from paredown.theory.saddle import solve
+from paredown.theory.searches import bracketed_root
 
 __all__ = [
     "BestKeep",
@@ -96,7 +96,7 @@ class Frontier:
     keep_fraction: Array
     alpha_tot: Array
     test_error: Array
-    at_limit: Array
+    at_limit: NDArray[np.bool_]
 
     def __iter__(self) -> Iterator[FrontierRow]:
         columns = (self.alpha_prune, self.keep_fraction, self.alpha_tot, self.test_error)
@@ -155,7 +155,7 @@ def _floor(alpha: Array, min_keep_fraction: float | None, max_alpha_tot: float |
 
 
 def _minimise(alpha: Array, low: Array, theta: float, strategy: str) -> tuple[Array, Array]:
-    """The best keep_fraction in [low, 1] of every alpha at once: grids in log f, each inside the last one's best cell."""
+    """The best keep_fraction in [low, 1] of every alpha at once, by grids in log f inside the last one's best cell."""
     left, right = np.log(low), np.zeros_like(alpha)
     rows = np.arange(len(alpha))
     f, error = np.ones_like(alpha), np.full_like(alpha, np.inf)
@@ -265,12 +265,11 @@ def _minimum_keep_fraction(theta: float) -> float:
         if g < 0.02:
             moment = g * g / 3 * (1 - 2 * g * g / 15)
         else:
-            moment = 1 - 2 * g * np.exp(-0.5 * g * g) / np.sqrt(2 * np.pi) / float(
-                mass_between(np.zeros(()), np.asarray(g))
-            )
+            held = float(mass_between(np.zeros(()), np.asarray(g)))
+            moment = 1 - 2 * g * float(normal_pdf(np.asarray(g))) / held
         return float(np.log(moment) - 2 * np.log(sine))
 
-    gamma = np.exp(brentq(excess, np.log(sine), np.log(40.0), xtol=1e-15))
+    gamma = np.exp(bracketed_root(excess, np.log(sine), np.log(40.0)))
     return float(mass_between(np.zeros(()), np.asarray(gamma)))
 
 
@@ -304,5 +303,5 @@ def classical_constant() -> float:
         _, one, two = psi(np.asarray(k))
         return float(k * two + 2 * one)
 
-    k = float(brentq(lambda x: 3 * x * float(psi(np.asarray(x))[2]) - psi3(x), 0.1, 2.0, xtol=1e-15))
+    k = bracketed_root(lambda x: 3 * x * float(psi(np.asarray(x))[2]) - psi3(x), 0.1, 2.0)
     return 3 / (np.sqrt(2 * np.pi) * psi3(k))

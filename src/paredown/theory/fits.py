@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from paredown.errors import PareError
 from paredown.theory.gaussian import Array
 from paredown.theory.inputs import positive
+from paredown.theory.searches import bounded_minimum
 
 __all__ = ["FORMS", "FrontierFit", "fit_frontier"]
 
@@ -23,8 +23,7 @@ _LARGEST_RATE = 50.0
 
 
 def _log_iterated_factorial(n: Array) -> Array:
-    """Log of the superfactorial 1! 2! ... n!, continued: log G(n + 2), by Simpson's rule on its derivative."""
-    # d/dn log G(n + 2) = log sqrt(2 pi) - n - 1/2 + (n + 1) digamma(n + 2); summing log-gammas is as exact for our use.
+    """Log of the product 1! 2! ... n!, linear between whole numbers."""
     whole = np.floor(n).astype(int)
     part = n - whole
     steps = np.concatenate([[0.0], np.cumsum(gammaln(np.arange(1, whole.max() + 3) + 1))])
@@ -89,7 +88,7 @@ def _fit(form: str, alpha: Array, target: Array) -> FrontierFit:
         grid = np.linspace(np.log(1e-3), np.log(_LARGEST_RATE), 200)
         best = int(np.argmin([loss(x) for x in grid]))
         bounds = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-        rate = float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-10}).x))
+        rate = float(np.exp(bounded_minimum(loss, *bounds, precision=1e-10).x))
         curve = -shape(rate * alpha)
     offset = float(np.mean(target - curve))
     residual = target - curve - offset

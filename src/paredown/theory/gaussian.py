@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-__all__ = ["Array", "folded_quantile", "interval_moments", "mass_between", "normal_pdf", "psi"]
+__all__ = ["Array", "Index", "folded_quantile", "interval_moments", "mass_between", "normal_pdf", "psi"]
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp] | NDArray[np.bool_] | slice
 
 # Beyond 38 the normal density underflows double precision, so a bound there stands for infinity.
 INFINITE = 40.0

@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq, root
+from scipy.optimize import root
 from scipy.special import erfcx, expit, log_ndtr
 
 from paredown.errors import PareError, unknown_name
 from paredown.theory.gaussian import Array, folded_quantile, interval_moments, normal_pdf
 from paredown.theory.inputs import as_given, fraction, positive
 from paredown.theory.quadrature import composite_rule, transition
+from paredown.theory.searches import bracketed_root
 
 __all__ = ["FORMS", "GibbsStudent", "entropy", "gibbs", "information_gain"]
 
@@ -98,8 +99,9 @@ def gibbs(
     alpha, f = np.broadcast_arrays(positive("alpha_prune", alpha_prune), fraction("keep_fraction", keep_fraction))
     rows = np.array([_point(float(a), float(g), form, missing) for a, g in zip(alpha.flat, f.flat, strict=True)])
     columns = [as_given(c.reshape(alpha.shape), alpha.ndim == 0) for c in rows.reshape(-1, 5).T]
-    inputs = [as_given(a, alpha.ndim == 0) for a in (alpha, f)]
-    return GibbsStudent(*inputs, form, *columns)
+    q, overlap, test_error, volume, information = columns
+    alpha, f = (as_given(a, alpha.ndim == 0) for a in (alpha, f))
+    return GibbsStudent(alpha, f, form, q, overlap, test_error, volume, information)
 
 
 def _point(alpha: float, f: float, form: str, missing: str) -> tuple[float, float, float, float, float]:
@@ -110,7 +112,7 @@ def _point(alpha: float, f: float, form: str, missing: str) -> tuple[float, floa
         overlap = _solve_paper(alpha, f, gamma)
         if overlap is None:
             if missing == "nan":
-                return (np.nan,) * 5
+                return np.nan, np.nan, np.nan, np.nan, np.nan
             raise PareError(
                 f'form="paper" imposes q = R, and its entropy has no stationary point at alpha_prune={alpha:g}, '
                 f'keep_fraction={f:g}; use form="exact", or missing="nan" to leave a gap.'
@@ -168,9 +170,9 @@ def _solve_nested(conditions: Callable[[Array], list[float]]) -> tuple[float, fl
     """Near alpha = 2 and small keep_fraction the solution moves by orders of magnitude and no guess is good."""
 
     def balanced(log_w: float) -> float:
-        return float(brentq(lambda log_r: conditions(np.array([log_w, log_r]))[1], -25.0, 20.0, xtol=1e-14))
+        return bracketed_root(lambda log_r: conditions(np.array([log_w, log_r]))[1], -25.0, 20.0)
 
-    log_w = float(brentq(lambda x: -conditions(np.array([x, balanced(x)]))[0], -25.0, 20.0, xtol=1e-14))
+    log_w = bracketed_root(lambda x: -conditions(np.array([x, balanced(x)]))[0], -25.0, 20.0)
     log_r = balanced(log_w)
     if not np.abs(conditions(np.array([log_w, log_r]))).max() < 100 * _RESIDUAL:
         raise PareError("the Gibbs student was not found to the promised accuracy; move away from the extreme values.")
@@ -191,6 +193,6 @@ def _solve_paper(alpha: float, f: float, gamma: float) -> float | None:
     for high, low in pairwise(grid):
         below = slope(low)
         if above * below < 0:
-            return float(expit(brentq(slope, low, high, xtol=1e-14)))
+            return float(expit(bracketed_root(slope, low, high)))
         above = below
     return None

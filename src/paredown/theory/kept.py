@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from paredown.theory.gaussian import Array, interval_moments, normal_pdf
+from paredown.theory.gaussian import Array, Index, interval_moments, normal_pdf
 from paredown.theory.quadrature import composite_rule, transition
 
-__all__ = ["FarDensity", "Kept", "OnTeacher", "OffTeacher", "Rule"]
+__all__ = ["FarDensity", "Kept", "OffTeacher", "OnTeacher", "Rule"]
 
 # exp(-REACH_SQUARED / 2) is 6e-19: nothing beyond this many squared units past the nearest kept point counts.
 REACH_SQUARED = 84.0
@@ -25,7 +25,7 @@ REACH_SQUARED = 84.0
 SLACK = 12.0
 # Where a density given by the user has to be over.
 FAR = 40.0
-_BODY = (0.5, 1.5, 3.0, 4.5, 6.0, 7.5)  # resolves the Gaussian itself
+_BODY = (1.5, 3.0, 4.5, 7.0)  # resolves the Gaussian itself
 _BOTH_SIDES = np.array([*(-b for b in _BODY), 0.0, *_BODY])
 _TAIL = np.array([10.0, 14.0, 20.0, 28.0])  # a given density may be wider than the Gaussian
 _SMALLEST_SINE = 1e-300  # keeps a boundary parallel to v finite: the division then gives "infinitely far"
@@ -46,10 +46,17 @@ class Rule(NamedTuple):
 class Kept(Protocol):
     """What `saddle` needs to know about the kept examples of a batch of points."""
 
-    anchor: Array
-    turns: bool  # whether the student can leave the teacher's direction within the teacher-probe plane
+    @property
+    def anchor(self) -> Array:
+        """Where u is measured from."""
+        ...
 
-    def take(self, index: Array) -> Kept:
+    @property
+    def turns(self) -> bool:
+        """Whether the student can leave the teacher's direction within the teacher-probe plane."""
+        ...
+
+    def take(self, index: Index) -> Kept:
         """The same for some of the points."""
         ...
 
@@ -82,7 +89,7 @@ class OnTeacher:
         """Measure u from the smallest kept field."""
         return self.lower
 
-    def take(self, index: Array) -> OnTeacher:
+    def take(self, index: Index) -> OnTeacher:
         """The same for some of the points."""
         return replace(self, lower=self.lower[index], upper=self.upper[index], mass=self.mass[index])
 
@@ -128,7 +135,7 @@ class OffTeacher:
             return cls(-upper[:, None], upper[:, None], mass, theta, anchor)
         return cls(np.stack([lower, -upper], axis=1), np.stack([upper, -lower], axis=1), mass, theta, anchor)
 
-    def take(self, index: Array) -> OffTeacher:
+    def take(self, index: Index) -> OffTeacher:
         """The same for some of the points."""
         parts = (self.start, self.end, self.mass, self.theta, self.anchor)
         return OffTeacher(*(part[index] for part in parts))
@@ -199,7 +206,7 @@ class FarDensity:
         """Measure u from zero."""
         return np.zeros_like(self.theta)
 
-    def take(self, index: Array) -> FarDensity:
+    def take(self, index: Index) -> FarDensity:
         """The same for some of the points."""
         return replace(self, theta=self.theta[index])
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from paredown.theory.gaussian import Array, psi
+from paredown.theory.gaussian import Array, Index, psi
 from paredown.theory.kept import Kept
 
 __all__ = ["Student", "maximise_margin", "residual"]
@@ -33,7 +33,7 @@ _CHUNK_NODES = 40_000  # keeps the temporaries of one batch inside the processor
 
 
 class Averages(NamedTuple):
-    """Averages over kept examples; the number is the order of Psi, `o` the offset u - anchor; each of shape (points,)."""
+    """Averages over kept examples, shape (points,): the number is the order of Psi, `o` the offset u - anchor."""
 
     one0: Array
     o0: Array
@@ -63,11 +63,11 @@ class Student:
     averages: Array
     anchor: Array
 
-    def take(self, index: Array) -> Student:
+    def take(self, index: Index) -> Student:
         """Some of the points."""
         return Student(self.w[index], self.eta[index], self.slack[index], self.averages[index], self.anchor[index])
 
-    def put(self, index: Array, other: Student) -> None:
+    def put(self, index: Index, other: Student) -> None:
         """Replace some of the points in place."""
         self.w[index], self.eta[index], self.slack[index] = other.w, other.eta, other.slack
         self.averages[index] = other.averages
@@ -174,21 +174,19 @@ def _attained_margin(alpha: Array, student: Student) -> Array:
     return student.kappa + _slack_correction(alpha, student) / np.sqrt(1 + student.w**2)
 
 
-def _evaluate_feasible(alpha: Array, kept: Kept, w: Array, eta: Array, slack: Array) -> Student:
-    """Evaluate a direction with the slack moved until alpha <Psi_2> = 1 gives the margin to seven digits."""
+def _evaluate_feasible(alpha: Array, kept: Kept, w: Array, eta: Array, slack: Array, tolerance: Array) -> Student:
+    """Evaluate a direction with the slack moved until alpha <Psi_2> = 1 gives the margin to a relative tolerance."""
     student = _evaluate(kept, w, eta, slack)
     for attempt in range(60):
         correction = _slack_correction(alpha, student)
         margin = np.abs(student.slack + student.w * student.anchor)
-        off = np.flatnonzero(~(np.abs(correction) <= 1e-7 * np.minimum(margin, 1) + 1e-15))
+        off = np.flatnonzero(~(np.abs(correction) <= tolerance * np.minimum(margin, 1) + 1e-15))
         if not len(off):
             break
         part = student.take(off)
         # Left of the root the convex function is flat and Newton overshoots; right of it Newton never crosses the root.
         most = 2.0 * 2.0**attempt
-        student.put(
-            off, _evaluate(kept.take(off), part.w, part.eta, part.slack + np.minimum(correction[off], most))
-        )
+        student.put(off, _evaluate(kept.take(off), part.w, part.eta, part.slack + np.minimum(correction[off], most)))
     return student
 
 
@@ -203,7 +201,9 @@ def maximise_margin(alpha: Array, kept: Kept, guess: tuple[Array, Array]) -> tup
     Returns:
         The students, and the residual of each, measured with a finer quadrature than the one that found it.
     """
-    student = _evaluate_feasible(alpha, kept, guess[0].copy(), guess[1].copy(), np.sqrt(1 / alpha + 0.4))
+    student = _evaluate_feasible(
+        alpha, kept, guess[0].copy(), guess[1].copy(), np.sqrt(1 / alpha + 0.4), 1e-3 + 0 * alpha
+    )
     active, last_length = np.arange(len(alpha)), np.full(len(alpha), np.inf)
     for _ in range(MOST_STEPS):
         here = student.take(active)
@@ -241,12 +241,14 @@ def _line_search(alpha: Array, kept: Kept, start: Student, step: Array, length: 
     margin, before = _attained_margin(alpha, start) - rounding, residual(alpha, start)
     reached = start.take(np.arange(len(alpha)))
     pending, scale = np.arange(len(alpha)), np.ones(len(alpha))
+    # The margin need not be known better than the step will change it.
+    tolerance = np.clip(1e-2 * length**2, 1e-7, 1e-3)
     for _ in range(40):
         move = scale[pending, None] * step[pending]
         w, eta = start.w[pending] * np.exp(move[:, 0]), start.eta[pending] + move[:, 1]
-        trial = _evaluate_feasible(
-            alpha[pending], kept.take(pending), w, np.clip(eta, -_QUARTER, _QUARTER), start.slack[pending] + move[:, 2]
-        )
+        slack = start.slack[pending] + move[:, 2]
+        eta = np.clip(eta, -_QUARTER, _QUARTER)
+        trial = _evaluate_feasible(alpha[pending], kept.take(pending), w, eta, slack, tolerance[pending])
         better = _attained_margin(alpha[pending], trial) > margin[pending]
         better |= residual(alpha[pending], trial) < 0.5 * before[pending]
         better |= length[pending] < 1e-5

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit
 
 from paredown.theory.gaussian import Array, folded_quantile, psi
 from paredown.theory.inputs import fraction, positive
 from paredown.theory.saddle import solve
+from paredown.theory.searches import bounded_minimum, bracketed_root
 
 __all__ = [
     "Choice",
@@ -76,11 +76,11 @@ def optimal_window(alpha_prune: float, keep_fraction: float, *, theta: float = 0
     errors = error(grid)
     best = int(np.argmin(errors))
     bounds = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    found = minimize_scalar(error, bounds=bounds, method="bounded", options={"xatol": 1e-7})
+    found = bounded_minimum(error, *bounds, precision=1e-7)
     inside = tuple(float(edge) for edge in windows(np.asarray(found.x)))
     hard_edge, easy_edge = float(folded_quantile(np.asarray(1 - f))), float(folded_quantile(np.asarray(f)))
     candidates = [
-        (float(found.fun), inside),
+        (found.value, inside),
         (ends[0], (0.0, hard_edge)),
         (ends[1], (easy_edge, np.inf)),
     ]
@@ -130,7 +130,7 @@ def gardner_margin(alpha_prune: float) -> float:
     def excess(margin: float) -> float:
         return float(np.log(alpha * psi(np.asarray(margin))[2]))
 
-    return float(brentq(excess, -8.0, 2 / np.sqrt(alpha) + 2, xtol=1e-14))
+    return bracketed_root(excess, -8.0, 2 / np.sqrt(alpha) + 2)
 
 
 class Choice(str):
@@ -147,6 +147,7 @@ class Choice(str):
     difference: float
 
     def __new__(cls, hard_error: float, easy_error: float) -> Choice:
+        """The end with the smaller error; the hard one if they are equal."""
         choice = super().__new__(cls, "hard" if hard_error <= easy_error else "easy")
         choice.hard_error, choice.easy_error = hard_error, easy_error
         choice.difference = easy_error - hard_error

@@ -34,12 +34,15 @@ def composite_rule(breaks: Array, lower: Array, upper: Array, *, order: int) -> 
         order: Gauss-Legendre nodes in a panel.
 
     Returns:
-        Nodes and weights, both of shape (..., (b + 1) * order).
+        Nodes and weights, both of shape (..., panels * order) with at most b + 1 panels.
     """
     lower, upper = np.asarray(lower)[..., None], np.asarray(upper)[..., None]
     ends = np.sort(np.clip(breaks, lower, upper), axis=-1)
     starts = np.concatenate([np.broadcast_to(lower, (*ends.shape[:-1], 1)), ends], axis=-1)
     ends = np.concatenate([ends, np.broadcast_to(upper, (*ends.shape[:-1], 1))], axis=-1)
+    # Breaks outside the interval leave panels of no width at its ends: drop those that are empty in every row.
+    used = (ends > starts).reshape(-1, ends.shape[-1]).any(axis=0)
+    starts, ends = starts[..., used], ends[..., used]
     half, middle = 0.5 * (ends - starts)[..., None], 0.5 * (ends + starts)[..., None]
     nodes, weights = _legendre(order)
     shape = (*ends.shape[:-1], ends.shape[-1] * order)

@@ -113,8 +113,10 @@ def solve(
 
     scalar = shape == ()
     R, rho, kappa, test_error, residual = (as_given(a.reshape(shape), scalar) for a in student)
-    inputs = [as_given(np.broadcast_to(a, shape), scalar) for a in (alpha, mass, total, angle, lower, upper)]
-    return Solution(*inputs[:4], strategy, (inputs[4], inputs[5]), R, rho, kappa, test_error, residual)
+    alpha, mass, total, angle, lower, upper = (
+        as_given(np.broadcast_to(a, shape), scalar) for a in (alpha, mass, total, angle, lower, upper)
+    )
+    return Solution(alpha, mass, total, angle, strategy, (lower, upper), R, rho, kappa, test_error, residual)
 
 
 def _strategy(name: str | None, window: object, density: object) -> str:
@@ -165,8 +167,8 @@ def _window(window: Any, keep_fraction: ArrayLike | None) -> tuple[Array, Array,
         if differs.any():
             f, held = np.broadcast_arrays(f, mass)
             raise PareError(
-                f"keep_fraction is {f[differs].flat[0]:g} but the window holds a fraction {held[differs].flat[0]:g} of the "
-                "examples; leave keep_fraction out, or choose a window that holds it."
+                f"keep_fraction is {f[differs].flat[0]:g} but the window holds a fraction {held[differs].flat[0]:g} "
+                "of the examples; leave keep_fraction out, or choose a window that holds it."
             )
     return lower, upper, mass
 
@@ -186,11 +188,16 @@ def _alphas(prune: ArrayLike | None, total: ArrayLike | None, mass: Array, strat
 Outcome = tuple[Array, Array, Array, Array, Array]  # R, rho, kappa, test_error, residual
 
 
+def _unsolved(alpha: Array) -> Outcome:
+    R, rho, kappa, test_error, residual = np.full((5, *alpha.shape), np.nan)
+    return R, rho, kappa, test_error, residual
+
+
 def _solve_thresholds(alpha: Array, lower: Array, upper: Array, mass: Array, theta: Array) -> Outcome:
     everything = (lower == 0) & np.isinf(upper)  # the probe's angle drops out when nothing is pruned
     on_teacher = (theta == 0) | everything
     one_strip = (lower == 0) & ~on_teacher
-    outcome: Outcome = tuple(np.full(alpha.shape, np.nan) for _ in range(5))  # type: ignore[assignment]
+    outcome = _unsolved(alpha)
     for group in (on_teacher, one_strip, ~on_teacher & ~one_strip):
         index = np.flatnonzero(group)
         if not len(index):
@@ -227,7 +234,7 @@ def _solve_density(alpha: Array, theta: Array, density: Callable[[Array], Array]
     if not all(0 <= b <= FAR for b in inner):
         raise PareError(f"breaks must lie between 0 and {FAR:g}, the largest |z| a density may reach, got {breaks!r}.")
     mass = _density_mass(density, inner)
-    outcome: Outcome = tuple(np.full(alpha.shape, np.nan) for _ in range(5))  # type: ignore[assignment]
+    outcome = _unsolved(alpha)
     for group in (theta == 0, theta > 0):
         index = np.flatnonzero(group)
         if not len(index):
@@ -271,7 +278,7 @@ def _refuse_unsolved(residual: Array, alpha: Array, mass: Array, theta: Array, s
         i = bad[0]
         raise PareError(
             f"no solution to the promised accuracy at alpha_prune={alpha[i]:g}, keep_fraction={mass.flat[i]:g}, "
-            f"theta={theta.flat[i]:g}, strategy={strategy!r}: the saddle-point equations hold only to {residual[i]:.1g} "
+            f"theta={theta.flat[i]:g}, strategy={strategy!r}: the equations hold only to {residual[i]:.1g} "
             f"(needed {LARGEST_RESIDUAL:g}; {len(bad)} such point(s)). Move away from the extreme values"
             + (", or name the jumps of the density in breaks=." if strategy == "density" else ".")
         )

@@ -70,14 +70,13 @@ def _theory_error(simulation: Simulation) -> float | None:
 
         if setting.strategy == "random":  # a random subset is a smaller dataset without pruning
             return float(theory.solve(alpha_prune=setting.alpha_prune, keep_fraction=1.0).test_error)
-        window = {} if setting.window is None else {"window": setting.window}
         return float(
             theory.solve(
                 alpha_prune=setting.alpha_prune,
-                keep_fraction=setting.keep_fraction,
+                keep_fraction=None if setting.window else setting.keep_fraction,
                 theta=simulation.theta,
                 strategy=setting.strategy,
-                **window,
+                window=setting.window,
             ).test_error
         )
     except (ImportError, PareError):

@@ -145,7 +145,7 @@ def _scatter(axes: Any, examples: Table, color: str) -> None:
 
 
 def _boundaries(axes: Any, angle: float, reach: float) -> None:
-    """The teacher's boundary is horizontal; the student's, which is orthogonal to it, leans by the angle between them."""
+    """The teacher's boundary is horizontal; the student's leans by the angle between them."""
     far = 2 * reach
     axes.plot([-far, far], [0, 0], color="black", linewidth=1.8, label="teacher's boundary")
     across, along = np.sin(angle), np.cos(angle)

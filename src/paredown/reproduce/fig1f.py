@@ -53,6 +53,7 @@ def judge(table: Table) -> list[Claim]:
     """Decay, gain by pruning, and the limit of 1 nat."""
     exact, far, extreme = table.where(kind="theory", form="exact"), table.where(kind="far"), table.where(kind="extreme")
     slopes = [float(exponent(_FAR, far.where(keep_fraction=f)["info_gain"])[0]) for f in FRACTIONS]
+    strong = exact.where(keep_fraction=0.1)["info_gain"]
     unpruned = exact.where(keep_fraction=1.0)["info_gain"]
     raised = [bool((exact.where(keep_fraction=f)["info_gain"] > unpruned).all()) for f in FRACTIONS[1:]]
     paper = table.where(kind="theory", form="paper")["info_gain"]
@@ -66,14 +67,15 @@ def judge(table: Table) -> list[Claim]:
             "Pruning raises the information gained per example.",
             all(raised),
             f"The exact gain is above the unpruned one at every alpha_prune for {sum(raised)} of {len(raised)} "
-            f"fractions; at alpha_prune = {exact['alpha_prune'][0]:g} it is {exact.where(keep_fraction=0.1)['info_gain'][0]:.3f} "
+            f"fractions; at alpha_prune = {exact['alpha_prune'][0]:g} it is {strong[0]:.3f} "
             f"for keep_fraction 0.1 and {unpruned[0]:.3f} without pruning.",
         ),
         Claim(
             "With ever more pruning the information gain converges to 1 nat per example.",
             bool(np.abs(extreme["info_gain"] - 1).max() < 0.1),
-            f"Exact, for keep_fraction {extreme['keep_fraction'][0]:g} at alpha_prune = {floats(extreme['alpha_prune'])}: "
-            f"{floats(extreme['info_gain'])} nats. The form with q = R, from which 1 nat follows, has no solution at "
+            f"Exact, for keep_fraction {extreme['keep_fraction'][0]:g} at alpha_prune = "
+            f"{floats(extreme['alpha_prune'])}: {floats(extreme['info_gain'])} nats. The form with q = R, "
+            "from which 1 nat follows, has no solution at "
             f"{int(np.isnan(paper).sum())} of {len(paper)} points.",
         ),
     ]

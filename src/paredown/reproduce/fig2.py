@@ -108,7 +108,8 @@ def judge(table: Table) -> list[Claim]:
             f"{theta:g} degrees, f_min = {f_min['keep_fraction']:.3f}: keeping {less['keep_fraction']:.3f} instead "
             f"multiplies the error by {less['test_error'] / f_min['test_error']:.3f} at alpha_prune = {_FAR:g} and by "
             f"{at_less['theory_error'] / at_min['theory_error']:.3f} at {_SIMULATED_AT:g} (simulated: "
-            f"{at_min['test_error']:.5f} ± {at_min['stderr']:.1g} to {at_less['test_error']:.5f} ± {at_less['stderr']:.1g})"
+            f"{at_min['test_error']:.5f} ± {at_min['stderr']:.1g} to {at_less['test_error']:.5f} ± "
+            f"{at_less['stderr']:.1g})"
         )
     return [
         agreement(table.where(kind="simulation")),

@@ -6,7 +6,7 @@ CVXPY: 0.96 alpha_prune + 0.80 seconds), so that pruning also beats the power la
     paredown reproduce fig_compute_a
 
 Expected: 20 seconds (`--size paper`: 4 minutes). Times are this machine's, so they differ from run to run; they are
-taken on one core. Each fraction has a line of its own: pruned sets take up to twice as long as unpruned ones of the same
+taken on one core. Each fraction has a line of its own: pruned sets take up to twice as long as unpruned ones of equal
 size, because more of their examples touch the margin. Yet in the time that unpruned data need for an error of 0.06 the
 hardest 10 % reach about 0.01.
 """

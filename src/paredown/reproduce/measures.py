@@ -73,7 +73,7 @@ def agreement(dots: Table) -> Claim:
     return Claim(
         "The theory matches simulations of perceptrons with finitely many features.",
         outside <= max(1, _ALLOWED_OUTSIDE * len(dots)),
-        f"{len(dots)} dots at N = {worst['n_features']} with {worst['draws']} draws: root mean square difference "
+        f"{len(dots)} dots at N = {worst['n_features']:g} with {worst['draws']:g} draws: root mean square difference "
         f"{np.sqrt(np.mean(z**2)):.2f} standard errors, median {100 * apart:.1f} %; {outside} beyond the "
         f"{bound.max():.1f} standard errors of 99.7 % confidence; farthest at alpha_prune "
         f"{worst['alpha_prune']:.3g}, keep_fraction {worst['keep_fraction']:.3g}, theta {worst['theta']:g}.",

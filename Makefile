@@ -9,7 +9,7 @@ demo: .venv/.demo
 	$(BIN)/paredown demo
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 check: .venv/.dev
 	$(BIN)/ruff check .

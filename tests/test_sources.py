@@ -16,7 +16,7 @@ from paredown.sources import ImageSource, Skipped, VectorSource, open_source
 
 def all_vectors(source) -> np.ndarray:
     assert isinstance(source, VectorSource)
-    return np.concatenate(list(source.blocks(7)))
+    return np.concatenate([block.copy() for block in source.blocks(7)])
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

@@ -155,7 +155,7 @@ def estimate(source: Source, *, metric: str = "prototypes", k: int | None = None
     sample = min(n, 256 * k)
     rows = block.vectors[:512]
     products = _seconds(lambda: nearest(rows, np.resize(rows, (k, source.dim)))) / len(rows)
-    memory += 4 * source.dim * (sample + k)
+    memory += min(4 * source.dim * (sample + k), 2**29)
     return Estimate(n, source.dim, k, memory, reading + products * (n + _ITERATIONS * sample))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 
-from paredown.cli import demo, prune, reproduce, simulate, theory  # noqa: F401  # each module registers its verbs
+from paredown.cli import demo, prune, reproduce, simulate, theory  # noqa: F401  # each registers its verbs
 from paredown.cli.app import app, error_console
 
 __all__ = ["app", "main"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.data import Batch, Scored
 from paredown.errors import PareError
-from paredown.kernels import nearest
+from paredown.kernels import Search, choose_search, nearest
 from paredown.metrics.kmeans import spherical_kmeans
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
@@ -34,10 +34,11 @@ class Prototypes:
     """Centroids of spherical k-means; a row's score is its cosine distance to the nearest one."""
 
     centroids: NDArray[np.float32]
+    search: Search
     facts: dict[str, Any] = field(default_factory=dict)
 
     def score(self, batch: Batch) -> Scored:
-        index, cosine = nearest(batch.vectors, self.centroids)
+        index, cosine = self.search(batch.vectors)
         return Scored(1 - cosine, index)
 
     def report(self) -> dict[str, Any]:
@@ -53,11 +54,15 @@ def fit_prototypes(
     iterations: int = 25,
     restarts: int = 1,
     sensitivity: bool = True,
+    kernel: str = "auto",
+    memory: int = 2**30,
     track: Track = silent,
 ) -> Prototypes:
     """Cluster a uniform sample of the embeddings by spherical k-means (section 6 and the appendix on k).
 
-    `k` defaults to the number of classes where there are labels, as in the paper, and otherwise to `default_k`.
+    `k` defaults to the number of classes where there are labels, as in the paper, and otherwise to `default_k`. The
+    sample takes at most half of `memory` bytes, whatever `sample_per_centroid` asks for. `kernel` is a name in
+    `paredown.kernels.KERNELS`; `float32` compares every row with every centroid exactly.
     """
     n = len(source)
     k = choose_k(source) if k is None else k
@@ -65,13 +70,22 @@ def fit_prototypes(
         raise PareError(f"k must be between 1 and the number of examples, {n}; got {k}.")
     if restarts < 1 or iterations < 1 or sample_per_centroid < 1:
         raise PareError("restarts, iterations and sample_per_centroid must be at least 1.")
-    sample = source.sample(max(sample_per_centroid * k, SENSITIVITY_ROWS), seed=seed)
+    most = max(k, memory // (2 * 4 * source.dim))
+    sample = source.sample(min(max(sample_per_centroid * k, SENSITIVITY_ROWS), most), seed=seed)
     fitting = sample[: sample_per_centroid * k]
-    clustering = spherical_kmeans(fitting, k, seed=seed, iterations=iterations, restarts=restarts, track=track)
-    facts: dict[str, Any] = {"k": k, "rows_clustered": len(fitting), "mean_cosine": clustering.mean_cosine}
+    clustering = spherical_kmeans(
+        fitting, k, seed=seed, iterations=iterations, restarts=restarts, kernel=kernel, track=track
+    )
+    search = choose_search(clustering.centroids, sample, n=n, kernel=kernel)
+    facts: dict[str, Any] = {
+        "k": k,
+        "rows_clustered": len(fitting),
+        "mean_cosine": clustering.mean_cosine,
+        "kernel": search.name,
+    }
     if sensitivity and n > 2:
         facts["k_sensitivity"] = _k_sensitivity(sample[: max(SENSITIVITY_ROWS, 6 * k)], k, seed, track)
-    return Prototypes(clustering.centroids, facts)
+    return Prototypes(clustering.centroids, search, facts)
 
 
 def default_k(n: int) -> int:

@@ -114,11 +114,13 @@ class NpySource(VectorSource):
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         for shard in self._shards:
-            with shard.path.open("rb") as stream:
+            buffer = np.empty((min(rows, shard.rows), shard.dim), shard.dtype)  # read into again and again
+            with shard.path.open("rb", buffering=0) as stream:
                 stream.seek(shard.offset)
                 for first in range(0, shard.rows, rows):
-                    count = min(rows, shard.rows - first)
-                    yield np.fromfile(stream, shard.dtype, count * shard.dim).reshape(count, shard.dim)
+                    block = buffer[: min(rows, shard.rows - first)]
+                    _read_into(stream, block, shard.path)
+                    yield block
 
     def fingerprint(self) -> str:
         return files_fingerprint(shard.path for shard in self._shards)
@@ -145,6 +147,16 @@ def _read_header(file: Path) -> _Shard:
     if actual < expected:
         raise PareError(f"{file}: truncated; {expected} bytes expected for shape {shape}, {actual} found.")
     return _Shard(file, shape[0], shape[1], dtype, offset)
+
+
+def _read_into(stream: Any, block: NDArray[Any], path: Path) -> None:
+    """Fill a block from a file: one read returns at most 2 GiB, and may return less."""
+    view = block.reshape(-1).view(np.uint8).data
+    while len(view):
+        count = stream.readinto(view)
+        if not count:
+            raise PareError(f"{path}: ended while it was being read; was it changed meanwhile?")
+        view = view[count:]
 
 
 def open_npz(path: Path, options: Options) -> ArraySource:

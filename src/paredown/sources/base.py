@@ -104,7 +104,7 @@ class VectorSource(Source):
 
     @abstractmethod
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """The embeddings in order, at most `rows` at a time, as stored."""
+        """The embeddings in order, at most `rows` at a time, as stored; a block is valid until the next one."""
 
     @property
     def block_rows(self) -> int:

@@ -1,0 +1,194 @@
+"""How much quicker does paredown cluster and score embeddings than faiss and scikit-learn, and how well?
+
+CPU seconds on one thread each; every contender in a process of its own, on the same structured data (power-law
+spectrum, nested groups of unequal size). `--big` also prunes a generated file of 1,281,167 x 2048 float32 numbers, the
+size of ImageNet under SwAV, and needs 11 GB of disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+ITERATIONS = 20
+
+
+def structured(path: Path, n: int, dim: int, *, groups: int = 1000, seed: int = 0) -> None:
+    """Write unit rows around nested group centres with a power-law spectrum, a block at a time."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    spectrum = ((1 + np.arange(dim)) ** -0.7).astype(np.float32)
+    above = rng.standard_normal((50, dim), np.float32) * spectrum
+    centres = above[rng.integers(0, 50, groups)] + 0.8 * rng.standard_normal((groups, dim), np.float32) * spectrum
+    turn = np.linalg.qr(rng.standard_normal((dim, dim)))[0].astype(np.float32)
+    share = rng.dirichlet(np.full(groups, 2.0))
+    rows = np.lib.format.open_memmap(path, "w+", np.float32, (n, dim))
+    for first in range(0, n, 20_000):
+        count = min(20_000, n - first)
+        block = centres[rng.choice(groups, count, p=share)]
+        block = (block + 0.8 * rng.standard_normal((count, dim), np.float32) * spectrum) @ turn
+        rows[first : first + count] = block / np.linalg.norm(block, axis=1, keepdims=True)
+    rows.flush()
+
+
+# --- contenders: each fits k centroids, scores every row, and returns its CPU seconds and the mean cosine ----------
+
+
+def paredown_cosines(path: Path, k: int, kernel: str = "auto", memory: int = 2**32) -> dict[str, float | str]:
+    import paredown as pdn
+
+    source = pdn.open_source(path)
+    start = process_time()
+    scores = pdn.score(
+        source, metric="prototypes", k=k, iterations=ITERATIONS, sensitivity=False, kernel=kernel, memory=memory
+    )
+    seconds = process_time() - start
+    return {
+        "seconds": seconds,
+        "cosine": float(1 - scores.values.mean()),
+        "kernel": scores.provenance["report"]["kernel"],
+    }
+
+
+def faiss_cosines(path: Path, k: int) -> dict[str, float]:
+    import faiss
+    import numpy as np
+
+    faiss.omp_set_num_threads(1)
+    rows = np.load(path)
+    start = process_time()
+    kmeans = faiss.Kmeans(rows.shape[1], k, niter=ITERATIONS, spherical=True, seed=1)
+    kmeans.train(rows)
+    cosine = np.concatenate([kmeans.index.search(rows[i : i + 65_536], 1)[0] for i in range(0, len(rows), 65_536)])
+    return {"seconds": process_time() - start, "cosine": float(cosine.mean())}
+
+
+def sklearn_cosines(path: Path, k: int, minibatch: bool = False) -> dict[str, float]:
+    import numpy as np
+    from sklearn.cluster import KMeans, MiniBatchKMeans
+
+    rows = np.load(path)
+    start = process_time()
+    options: dict[str, Any] = {"n_clusters": k, "n_init": 1, "max_iter": ITERATIONS, "random_state": 0}
+    sample = rows[np.random.default_rng(0).choice(len(rows), min(len(rows), 256 * k), replace=False)]
+    fitted = MiniBatchKMeans(**options).fit(sample) if minibatch else KMeans(**options, init="random").fit(sample)
+    index = fitted.predict(rows)
+    seconds = process_time() - start
+    centroids = fitted.cluster_centers_ / np.linalg.norm(fitted.cluster_centers_, axis=1, keepdims=True)
+    cosine = np.concatenate(
+        [np.vecdot(rows[i : i + 4096], centroids[index[i : i + 4096]]) for i in range(0, len(rows), 4096)]
+    )
+    return {"seconds": seconds, "cosine": float(cosine.mean())}
+
+
+def scoring_alone(path: Path, k: int) -> dict[str, float | str]:
+    """The search of paredown's pipeline, its float32 fallback, and faiss, on the same centroids."""
+    import faiss
+    import numpy as np
+
+    from paredown.kernels import choose_search
+
+    faiss.omp_set_num_threads(1)
+    rows = np.load(path)
+    centroids = rows[np.random.default_rng(0).choice(len(rows), k, replace=False)]
+    kmeans = faiss.Kmeans(rows.shape[1], k, niter=3, spherical=True, seed=1, max_points_per_centroid=64)
+    kmeans.train(rows, init_centroids=centroids)
+    centroids = np.ascontiguousarray(kmeans.centroids)
+
+    def timed(search) -> tuple[float, np.ndarray]:
+        start = process_time()
+        found = [search(rows[first : first + 8192]) for first in range(0, len(rows), 8192)]
+        return process_time() - start, np.concatenate(found)
+
+    exact = choose_search(centroids, rows, n=len(rows), kernel="float32")
+    chosen = choose_search(centroids, rows, n=10**9)
+    theirs, _ = timed(lambda block: kmeans.index.search(block, 1)[0])
+    ours, cosine = timed(lambda block: chosen(block)[1])
+    fallback, truth = timed(lambda block: exact(block)[1])
+    kept = len(rows) * 3 // 10
+    same = np.intersect1d(np.argsort(truth)[:kept], np.argsort(cosine)[:kept])
+    return {
+        "kernel": chosen.name,
+        "ratio": theirs / ours,
+        "float32 ratio": theirs / fallback,
+        "same kept": len(same) / kept,
+    }
+
+
+CONTENDERS = {
+    "paredown": paredown_cosines,
+    "paredown float32": lambda path, k: paredown_cosines(path, k, "float32"),
+    "paredown 1 GiB": lambda path, k: paredown_cosines(path, k, memory=2**30),
+    "faiss.Kmeans": faiss_cosines,
+    "sklearn KMeans": sklearn_cosines,
+    "sklearn MiniBatchKMeans": lambda path, k: sklearn_cosines(path, k, True),
+    "scoring": scoring_alone,
+}
+
+
+def run(name: str, path: Path, k: int) -> dict:
+    """Run one contender in a process of its own and add its peak memory."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    done = subprocess.run(
+        [sys.executable, __file__, "--contender", name, str(path), str(k)],
+        env=os.environ | threads,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--big", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where to put the generated data")
+    parser.add_argument("--contender", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.contender:
+        name, path, k = options.contender
+        result = CONTENDERS[name](Path(path), int(k))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(json.dumps(result | {"peak GiB": peak}))
+        return
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        file = Path(folder) / "rows.npy"
+        for n, dim, k in ((400_000, 384, 500), (150_000, 2048, 500)):
+            structured(file, n, dim)
+            print(f"fit and score, {n} x {dim}, k = {k}: CPU time relative to paredown, mean cosine")
+            base = run("paredown", file, k)
+            print(f"  paredown ({base['kernel']}): 1, {base['cosine']:.4f}, peak {base['peak GiB']:.2f} GiB")
+            for name in ("paredown float32", "faiss.Kmeans", "sklearn KMeans", "sklearn MiniBatchKMeans"):
+                peer = run(name, file, k)
+                print(f"  {name}: {peer['seconds'] / base['seconds']:.2f}, {peer['cosine']:.4f}", flush=True)
+            for k in (1000, 4000):
+                found = run("scoring", file, k)
+                print(
+                    f"scoring alone, dim {dim}, k = {k}: faiss / paredown {found['ratio']:.2f} ({found['kernel']}), "
+                    f"faiss / float32 fallback {found['float32 ratio']:.2f}, kept sets agree {found['same kept']:.5f}",
+                    flush=True,
+                )
+        print("growth with n at 384 dimensions, k = 500, 1 GiB")
+        for n in (100_000, 300_000, 1_000_000):
+            structured(file, n, 384)
+            found = run("paredown 1 GiB", file, 500)
+            print(f"  {n}: {1e6 * found['seconds'] / n:.1f} us a row, peak {found['peak GiB']:.2f} GiB", flush=True)
+        if options.big:
+            structured(file, 1_281_167, 2048)
+            ours = run("paredown 1 GiB", file, 1000)
+            print(f"1,281,167 x 2048, k = 1000: peak {ours['peak GiB']:.2f} GiB, mean cosine {ours['cosine']:.4f}")
+            peer = run("faiss.Kmeans", file, 1000)
+            print(f"  faiss / paredown {peer['seconds'] / ours['seconds']:.2f}, mean cosine {peer['cosine']:.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The one inner loop of prototype metrics: which centroid is nearest in cosine, and how near.
+
+`nearest(block, centroids)` is the reference in float32. `choose_search` picks the fastest kernel that agrees with it on
+a few thousand sample rows; whatever chooses the centroid, the cosine that becomes the score is a float32 one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator
+from time import process_time
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.errors import PareError, unknown_name
+from paredown.kernels.exact import ExactSearch
+from paredown.kernels.lowbit import BFloat16Search, CudaSearch, Int8Search
+from paredown.kernels.screened import fit_screen, leading_basis, screens
+
+__all__ = ["KERNELS", "Search", "choose_search", "fit_screen", "leading_basis", "nearest", "worth_a_trial"]
+
+TRIAL_ROWS = 4_096
+AGREEMENT = 0.999  # of the sample rows must get the centroid that float32 gives them
+_FASTER = 1.15  # another kernel must be this much faster than float32
+_WORTHWHILE = 5e10  # multiplications below which choosing would take longer than it saves
+_QUICK_LOOK = 256  # rows after which a kernel that is clearly slower is given up
+
+Rows = NDArray[np.float32]
+Indices = NDArray[np.int64]
+
+
+class Search(Protocol):
+    """A search prepared for given centroids: unit rows in, index and cosine of the nearest centroid out."""
+
+    name: str
+
+    def __call__(self, block: Rows) -> tuple[Indices, NDArray[np.float32]]:
+        """Index and cosine of the nearest centroid for every row."""
+        ...
+
+
+def nearest(block: Rows, centroids: Rows) -> tuple[Indices, NDArray[np.float32]]:
+    """For unit rows, the index of the centroid with the largest cosine, and that cosine."""
+    return ExactSearch(centroids)(block)
+
+
+def worth_a_trial(n: int, centroids: Rows) -> bool:
+    """Whether comparing n rows with the centroids is enough work to look for a faster kernel."""
+    return n * centroids.size >= _WORTHWHILE
+
+
+def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") -> Search:
+    """The search for `n` rows like the sample `rows`: of the named kernel, or the fastest that agrees with float32.
+
+    Small problems take float32 without a trial.
+    """
+    if kernel not in KERNELS:
+        raise unknown_name("kernel", kernel, KERNELS)
+    exact = ExactSearch(centroids)
+    if kernel == "float32" or (kernel == "auto" and not worth_a_trial(n, centroids)):
+        return exact
+    rows = rows[:TRIAL_ROWS]
+    truth, _ = exact(rows)
+    names = _present() if kernel == "auto" else [kernel]
+    limit = _seconds(exact, rows) / _FASTER if kernel == "auto" else np.inf
+    best: Search | None = None
+    for search in _prepared(names, centroids, rows, truth, optional=kernel == "auto"):
+        quick = _seconds(search, rows[:_QUICK_LOOK]) * len(rows) / _QUICK_LOOK
+        if quick < 2 * limit and np.mean(search(rows)[0] == truth) >= AGREEMENT:
+            seconds = _seconds(search, rows)
+            if seconds < limit:
+                best, limit = search, seconds
+    if best is None and kernel != "auto":
+        raise PareError(f"kernel {kernel!r} does not agree with float32 on these data; use kernel 'float32'.")
+    return best or exact
+
+
+def _present() -> list[str]:
+    low = ["int8", "bfloat16", "cuda"] if importlib.util.find_spec("torch") else []
+    return ["screened", *low]
+
+
+def _prepared(names: list[str], centroids: Rows, rows: Rows, truth: Indices, *, optional: bool) -> Iterator[Search]:
+    for name in names:
+        try:
+            yield from KERNELS[name](centroids, rows, truth)
+        except (PareError, RuntimeError):  # an instruction, a device or a private function that is not there
+            if not optional:
+                raise
+
+
+def _seconds(search: Search, rows: Rows) -> float:
+    """The quicker of two runs, in seconds of processor time."""
+    times = []
+    for _ in range(2):
+        start = process_time()
+        search(rows)
+        times.append(process_time() - start)
+    return max(min(times), 1e-9)
+
+
+# Name -> the searches to try, for given centroids and sample rows with their nearest centroids.
+KERNELS: dict[str, Callable[[Rows, Rows, Indices], Iterable[Search]]] = {
+    "auto": lambda centroids, rows, truth: (),
+    "float32": lambda centroids, rows, truth: (ExactSearch(centroids),),
+    "screened": screens,
+    "int8": lambda centroids, rows, truth: (Int8Search(centroids),),
+    "bfloat16": lambda centroids, rows, truth: (BFloat16Search(centroids),),
+    "cuda": lambda centroids, rows, truth: (CudaSearch(centroids),),
+}

@@ -6,7 +6,7 @@ choosing keep_fraction anew for each alpha_prune beats every power law.
 
     paredown reproduce fig1a
 
-Expected: 10 seconds (`--size paper`: 4 minutes). Dots on the curves, all exponents near -1 at alpha_prune = 1000,
+Expected: 30 seconds (`--size paper`: 5 minutes). Dots on the curves, all exponents near -1 at alpha_prune = 1000,
 crossings between 0.97 and 1.87. The red frontier depends on how little may be kept: it falls to zero error at
 alpha_prune = 2 if there is no limit, and becomes the curve of the smallest keep_fraction if there is one.
 """

@@ -6,7 +6,7 @@ the student that was trained on the kept ones, and the verdict comes from means 
 
     paredown reproduce fig1b
 
-Expected: 3 seconds (`--size paper`: 15 seconds). Keeping 40 %, the easy end wins at alpha_tot = 2 (test error 0.19
+Expected: 5 seconds (`--size paper`: 15 seconds). Keeping 40 %, the easy end wins at alpha_tot = 2 (test error 0.19
 against 0.38) and the hard end at alpha_tot = 20 (0.024 against 0.033).
 """
 

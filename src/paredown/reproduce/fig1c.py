@@ -5,7 +5,7 @@ transition is sharper the less is kept.
 
     paredown reproduce fig1c
 
-Expected: 20 seconds (`--size paper`: 2 minutes). One crossing for each keep_fraction, at alpha_prune = 7.73, 2.96,
+Expected: 30 seconds (`--size paper`: 2 minutes). One crossing for each keep_fraction, at alpha_prune = 7.73, 2.96,
 2.30, 2.07 and 2.01 for keep_fraction 0.8, 0.6, 0.4, 0.2 and 0.1; simulated winners on the right side of the boundary.
 """
 

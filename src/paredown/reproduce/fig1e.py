@@ -4,7 +4,7 @@ Claims: at each alpha_prune there is an optimal keep_fraction, and it falls as a
 
     paredown reproduce fig1e
 
-Expected: 2 seconds at any size; theory only. The optimum is inside below alpha_prune = 2. From there on the exact
+Expected: 5 seconds at any size; theory only. The optimum is inside below alpha_prune = 2. From there on the exact
 solution has none: the error falls all the way as less is kept, and the best fraction is the smallest one allowed.
 """
 

@@ -5,7 +5,7 @@ converges to 1 nat per example however many there are, which is why the error ca
 
     paredown reproduce fig1f
 
-Expected: 5 seconds at any size; theory only. The first two claims hold. The third does not: 1 nat comes from setting
+Expected: 15 seconds, twice that at `--size paper`; theory only. The first two claims hold. The third does not: 1 nat comes from setting
 q = R (the overlap of two students and that of student and teacher), which pruning by the teacher breaks. Dashed: that
 form, where it has a solution at all. Solid: the exact one. As keep_fraction goes to 0 the exact gain rises beyond 1
 below alpha_prune = 2, where it diverges, and falls as 1 / alpha_prune above.

@@ -6,7 +6,7 @@ crosses over to a power law; and at large alpha_prune nothing is gained by keepi
 
     paredown reproduce fig2
 
-Expected: 30 seconds (`--size paper`: 6 minutes). The first two claims hold. The third does not: f_min is where the
+Expected: 90 seconds (`--size paper`: 15 minutes). The first two claims hold. The third does not: f_min is where the
 second moment of the kept margins equals sin(theta)^2, but what counts at large alpha_prune is the density of kept
 examples at the teacher's boundary, which grows all the way as less is kept. The error falls to 0.50 sin(theta) /
 alpha_prune, and at alpha_prune = 20, theta = 20 degrees, keeping 20 % has a 22 % smaller error than keeping f_min.

@@ -6,7 +6,7 @@ the student would recover the teacher at every alpha_prune.
 
     paredown reproduce fig_policy
 
-Expected: 20 seconds (`--size paper`: 1 minute). The claims on switching and on windows hold. Those on a single margin
+Expected: 25 seconds (`--size paper`: 1 minute). The claims on switching and on windows hold. Those on a single margin
 do not: below alpha_prune = 2 the error falls as the margin grows and is zero only in the limit, and from 2 on every
 place is as good as any other. The paper drew the frontier of windows by hand; here it is solved and simulated.
 """

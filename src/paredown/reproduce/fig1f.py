@@ -5,10 +5,10 @@ converges to 1 nat per example however many there are, which is why the error ca
 
     paredown reproduce fig1f
 
-Expected: 15 seconds, twice that at `--size paper`; theory only. The first two claims hold. The third does not: 1 nat comes from setting
-q = R (the overlap of two students and that of student and teacher), which pruning by the teacher breaks. Dashed: that
-form, where it has a solution at all. Solid: the exact one. As keep_fraction goes to 0 the exact gain rises beyond 1
-below alpha_prune = 2, where it diverges, and falls as 1 / alpha_prune above.
+Expected: 15 seconds, twice that at `--size paper`; theory only. The first two claims hold. The third does not: 1 nat
+comes from setting q = R (the overlap of two students and that of student and teacher), which pruning by the teacher
+breaks. Dashed: that form, where it has a solution at all. Solid: the exact one. As keep_fraction goes to 0 the exact
+gain rises beyond 1 below alpha_prune = 2, where it diverges, and falls as 1 / alpha_prune above.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def measure(size: Size, seed: int, track: Track) -> Table:
     table = Table()
     alpha = np.geomspace(0.1, 20, size.points)
     fine = np.unique(np.concatenate([alpha, np.linspace(1.4, 2.6, size.points // 2)]))  # around the peak
-    few = np.unique(np.concatenate([alpha[:: size.points // 6], np.linspace(1.8, 4, size.points // 3), [20.0]]))
+    few = np.unique(np.concatenate([alpha[::3], np.linspace(1.8, 4, size.points // 4), [20.0]]))
     for fraction in track(FRACTIONS, "solving", total=len(FRACTIONS)):
         gain = information_gain(fine, fraction)
         table.add("theory", form="exact", keep_fraction=fraction, alpha_prune=fine, info_gain=gain)

@@ -130,7 +130,7 @@ def draw(table: Table, path: Path) -> None:
         axes.annotate(r"$\propto 1/\alpha_{\rm prune}$", (5.6, 0.135), color=RANDOM_COLOR)
         dots = table.where(kind="simulation").rows[0]
         axes.plot([], [], "-", color="black", linewidth=1.5, label="theory")
-        simulated = f"simulation, N = {dots['n_features']}, {dots['draws']} draws"
+        simulated = f"simulation, N = {dots['n_features']:g}, {dots['draws']:g} draws"
         axes.plot([], [], "o", color="black", markersize=4.2, label=simulated)
         axes.set(xscale="log", yscale="log", xlim=(0.1, 10), ylim=(4e-4, 0.6))
         axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel=r"test error $\varepsilon$")

@@ -16,6 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paredown.plots import FRONTIER_COLOR, figure, fraction_bar, fraction_color, panel_letter
 from paredown.progress import Track
@@ -40,12 +41,17 @@ def measure(size: Size, seed: int, track: Track) -> Table:
         line = _add_line(table, "line", table.where(kind="simulation", keep_fraction=fraction), keep_fraction=fraction)
         error = solve(alpha, fraction).test_error
         table.add("theory", keep_fraction=fraction, alpha_prune=alpha, seconds=line(alpha), test_error=error)
-    curves = [table.where(kind="theory", keep_fraction=fraction) for fraction in FRACTIONS]
-    shortest = min(curve["seconds"].min() for curve in curves)
-    seconds = np.geomspace(shortest, curves[-1]["seconds"].max(), 4 * size.points)
-    errors = [np.interp(seconds, curve["seconds"], curve["test_error"], left=0.5) for curve in curves]
-    table.add("frontier", seconds=seconds, test_error=np.min(errors, axis=0))
+    # Whoever has a time may also stop before it, so the best within a time never gets worse, however noisy the lines.
+    measured = table.where(kind="simulation")["seconds"]
+    seconds = np.geomspace(measured.min(), measured.max(), 4 * size.points)
+    errors = [_error_at(seconds, table.where(kind="theory", keep_fraction=fraction)) for fraction in FRACTIONS]
+    table.add("frontier", seconds=seconds, test_error=np.minimum.accumulate(np.min(errors, axis=0)))
     return table
+
+
+def _error_at(seconds: NDArray[np.float64], curve: Table) -> NDArray[np.float64]:
+    order = np.argsort(curve["seconds"])
+    return np.interp(seconds, curve["seconds"][order], curve["test_error"][order], left=0.5)
 
 
 def _add_line(table: Table, kind: str, dots: Table, **columns: float) -> np.poly1d:

@@ -150,7 +150,7 @@ def _frontiers(axes: Any, table: Table) -> None:
         markeredgecolor="white",
         markeredgewidth=0.5,
         zorder=5,
-        label=f"best window, simulated, N = {dots['n_features'][0]}",
+        label=f"best window, simulated, N = {dots['n_features'][0]:g}",
     )
     axes.set(xscale="log", yscale="log", xlim=(0.1, 10), ylabel=r"test error $\varepsilon$")
     axes.set_xlabel(r"kept examples per weight $\alpha_{\rm prune}$")

@@ -201,3 +201,17 @@ def test_more_random_examples_help(alpha: float, factor: float) -> None:
 def test_mistakes_are_explained(arguments: dict, message: str) -> None:
     with pytest.raises(pdn.PareError, match=message):
         solve(**{"alpha_prune": 2.0, **({"alpha_prune": 2.0} | arguments)})
+
+
+@pytest.mark.parametrize(
+    ("alpha", "fraction", "theta", "strategy"),
+    [
+        (2.28421, 0.604296, 0.0, "easy"),
+        (2.46915, 0.149521, 0.0, "easy"),
+        (0.156885, 0.745579, 0.0, "hard"),
+        (0.150902, 0.0568468, 26.8992, "easy"),
+    ],
+)
+def test_a_first_guess_that_hits_the_direction_is_no_dead_end(alpha, fraction, theta, strategy) -> None:
+    # Found by solving 200 000 random points: the gradient at a rough slack then points away from the solution.
+    assert pdn.theory.solve(alpha, fraction, theta=theta, strategy=strategy).residual < 1e-10

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paredown import perceptron as perceptron
+    from paredown import reproduce as reproduce
     from paredown import theory as theory
     from paredown.data import Labels as Labels
     from paredown.data import Scores as Scores
@@ -52,6 +53,7 @@ _HOMES = {
     "select": "selection",
     "write_scores": "io",
     "perceptron": "perceptron",
+    "reproduce": "reproduce",
     "theory": "theory",
 }
 

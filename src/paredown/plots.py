@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from paredown.errors import PareError
 
-__all__ = ["COLORS", "error_curves", "figure"]
+__all__ = [
+    "COLORS",
+    "FRONTIER_COLOR",
+    "OPTIMUM_COLOR",
+    "RANDOM_COLOR",
+    "alpha_axis",
+    "check_available",
+    "error_curves",
+    "figure",
+    "fraction_bar",
+    "fraction_color",
+    "panel_letter",
+]
 
 # A colour-blind-safe palette (Okabe and Ito), random always in grey.
 COLORS = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73", "#CC79A7")
 RANDOM_COLOR = "#777777"
+# The two curves that the paper's theory figures set off from the rest.
+FRONTIER_COLOR = "#D7263D"  # the Pareto frontier
+OPTIMUM_COLOR = "#9B30C9"  # the best keep_fraction
 
 _STYLE: dict[Any, Any] = {
     "figure.dpi": 150,
@@ -27,15 +45,22 @@ _STYLE: dict[Any, Any] = {
 }
 
 
+def check_available() -> None:
+    """Raise if nothing can be drawn: called before long work."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise PareError("pictures need matplotlib: pip install 'paredown[demo]'.") from error
+
+
 @contextmanager
 def figure(path: Path, *, size: tuple[float, float] = (7.0, 4.5), **layout: Any) -> Iterator[tuple[Any, Any]]:
     """Axes to draw on, saved to `path` when the block ends; no window is ever opened."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise PareError("pictures need matplotlib: pip install 'paredown[demo]'.") from error
+    check_available()
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     with rc_context(_STYLE):
         drawn = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(drawn)
@@ -59,3 +84,40 @@ def error_curves(
             axes.errorbar(
                 x, mean, yerr=error, color=next(colors), marker="o", markersize=4, linewidth=1.4, capsize=2, label=name
             )
+
+
+def fraction_color(keep_fraction: float) -> Any:
+    """The colour of a keep_fraction: dark blue for 1, lighter and greener as less is kept."""
+    from matplotlib import colormaps
+
+    return colormaps["YlGnBu"](0.33 + 0.67 * keep_fraction)
+
+
+def fraction_bar(drawn: Any, axes: Any, fractions: ArrayLike, *, label: str = "keep_fraction f") -> None:
+    """A key to `fraction_color` beside the axes, one patch per fraction."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    values = np.sort(np.asarray(fractions, dtype=float))
+    key = ScalarMappable(
+        BoundaryNorm(np.arange(len(values) + 1) - 0.5, len(values)), ListedColormap([fraction_color(f) for f in values])
+    )
+    bar = drawn.colorbar(key, ax=axes, ticks=range(len(values)), label=label, aspect=30, pad=0.015)
+    bar.ax.set_yticklabels([f"{f:.2g}" for f in values])
+    bar.ax.minorticks_off()
+    bar.ax.tick_params(length=0)
+    bar.outline.set_visible(False)
+
+
+def alpha_axis(axis: Any, ticks: Sequence[float]) -> None:
+    """Plain numbers on a logarithmic axis."""
+    axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_ticks([], minor=True)
+
+
+def panel_letter(axes: Any, letter: str, title: str = "") -> None:
+    """A bold letter and a title, flush left above a panel."""
+    from matplotlib import rcParams
+
+    size = rcParams["axes.titlesize"]
+    axes.set_title(f"$\\bf{{{letter}}}$  {title}".rstrip(), loc="left", fontsize=size)

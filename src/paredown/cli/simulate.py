@@ -73,7 +73,7 @@ def _theory_error(simulation: Simulation) -> float | None:
         return float(
             theory.solve(
                 alpha_prune=setting.alpha_prune,
-                keep_fraction=setting.keep_fraction,
+                keep_fraction=None if setting.window else setting.keep_fraction,
                 theta=simulation.theta,
                 strategy=setting.strategy,
                 window=setting.window,

@@ -27,6 +27,7 @@ ORDER = 10  # Gauss-Legendre nodes in a panel while solving
 CHECK_ORDER = 13  # and for the residual that is reported, so that it shows errors of quadrature too
 CONVERGED = 1e-12  # relative size of a Newton step
 MOST_STEPS = 200
+_SHORT = 0.02  # a Newton step below this is near the end
 _TINY = 1e-290  # averages below this have underflowed: no example pulls at all
 _QUARTER = 0.5 * np.pi - 1e-9  # the in-plane part of the student always has a positive overlap with the teacher
 _CHUNK_NODES = 40_000  # keeps the temporaries of one batch inside the processor's cache
@@ -226,7 +227,9 @@ def _ascent_step(alpha: Array, student: Student, turns: bool) -> Array:
     m, w = student.mean, student.w
     gradient = np.stack([(student.anchor * m.one1 + m.o1 - w * m.x1) / (1 + w**2), m.v1 * turns], axis=1)
     slope = (step[:, :2] * gradient).sum(axis=1)
-    wrong = ~(slope > 0) & (residual(alpha, student) > 1e-6)
+    # Until the slack is exact the gradient is too rough to judge a short step by; the line search judges it.
+    long = np.abs(step[:, :2]).max(axis=1) > _SHORT
+    wrong = ~(slope > 0) & (residual(alpha, student) > 1e-6) & long
     size = np.abs(gradient).max(axis=1, keepdims=True)
     step[wrong, :2] = (0.5 * gradient / np.where(size > 0, size, 1))[wrong]
     step[wrong, 2] = 0
@@ -257,4 +260,9 @@ def _line_search(alpha: Array, kept: Kept, start: Student, step: Array, length: 
         if not len(pending):
             break
         scale[pending] *= 0.3
+    if len(pending):
+        # No step helps: the direction is as good as the slack, known only roughly so far, can tell.
+        w, eta, slack = (x[pending] for x in (start.w, start.eta, start.slack))
+        exact = np.full(len(pending), 1e-10)
+        reached.put(pending, _evaluate_feasible(alpha[pending], kept.take(pending), w, eta, slack, exact))
     return reached

@@ -1,0 +1,15 @@
+"""The paper's figures made again: the picture, its data, and whether each claim behind it held.
+
+One file per figure, with three steps: `measure` fills a table, `judge` compares the claims with the table, and `draw`
+paints it.
+"""
+
+from __future__ import annotations
+
+from paredown.reproduce.base import SIZES as SIZES
+from paredown.reproduce.base import Claim as Claim
+from paredown.reproduce.base import Size as Size
+from paredown.reproduce.base import Table as Table
+from paredown.reproduce.runner import FIGURES as FIGURES
+from paredown.reproduce.runner import Reproduced as Reproduced
+from paredown.reproduce.runner import reproduce_figures as reproduce_figures

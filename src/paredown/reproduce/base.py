@@ -1,0 +1,89 @@
+"""What every figure is made of: its size, the table of its data, and the claims it puts to the test."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SIZES", "Claim", "Size", "Table"]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much work goes into a figure.
+
+    Attributes:
+        n_features: N of the simulated perceptrons.
+        draws: independent draws behind every simulated dot.
+        dots: simulated dots along a curve.
+        points: points of a theory curve, and of each side of a heat map.
+    """
+
+    n_features: int
+    draws: int
+    dots: int
+    points: int
+
+
+SIZES = {
+    "tiny": Size(n_features=50, draws=3, dots=2, points=12),  # to see that it runs
+    "cpu": Size(n_features=200, draws=10, dots=6, points=60),
+    "paper": Size(n_features=200, draws=100, dots=10, points=120),  # N and draws of the paper
+}
+
+
+class Claim(NamedTuple):
+    """A claim of the paper and what the figure's own data say about it."""
+
+    claim: str
+    held: bool
+    evidence: str  # one sentence with the numbers that decided
+
+
+class Table:
+    """A figure's data in tidy columns: one row per point, `kind` says what it is a point of.
+
+    Cells that a kind does not use are empty in the file and NaN (or "") in memory.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.rows: list[dict[str, Any]] = [dict(row) for row in rows]
+
+    def add(self, kind: str, **columns: Any) -> None:
+        """Append one row per element of the columns, which broadcast against each other."""
+        names, arrays = list(columns), np.broadcast_arrays(*(np.asarray(c) for c in columns.values()))
+        for values in zip(*(array.ravel().tolist() for array in arrays), strict=True):
+            self.rows.append({"kind": kind, **dict(zip(names, values, strict=True))})
+
+    def where(self, **wanted: Any) -> Table:
+        """The rows whose cells equal the wanted values."""
+        return Table(row for row in self.rows if all(row.get(name) == value for name, value in wanted.items()))
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        text = any(isinstance(row.get(name), str) for row in self.rows)
+        return np.array([row.get(name, "" if text else np.nan) for row in self.rows])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def values(self, name: str) -> list[Any]:
+        """The different values of a column, in order of appearance."""
+        return list(dict.fromkeys(row[name] for row in self.rows if name in row))
+
+    def grid(self, name: str, *by: str) -> NDArray[np.float64]:
+        """A column as an array whose axes are the different values of the columns `by`, in order of appearance."""
+        return self[name].reshape([len(self.values(axis)) for axis in by])
+
+    def write(self, path: Path) -> None:
+        """Write as CSV; floats keep every digit."""
+        names = list(dict.fromkeys(name for row in self.rows for name in row))
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, names, restval="")
+            writer.writeheader()
+            writer.writerows(self.rows)

@@ -1,0 +1,167 @@
+"""Figures onto disk: each as a picture, its data and its verdicts, whole or not at all, and made only once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from paredown import __version__
+from paredown.errors import PareError, unknown_name
+from paredown.io import check_output, new_output, write_json
+from paredown.plots import check_available
+from paredown.progress import Track, silent
+from paredown.reproduce.base import SIZES, Claim
+
+__all__ = ["FIGURES", "Reproduced", "reproduce_figures"]
+
+# Name -> what it shows. Each is a module of this package with `measure`, `judge` and `draw`, imported when it is made.
+FIGURES = {
+    "fig1a": "test error against alpha_prune with a perfect probe, and the Pareto frontier",
+    "fig1b": "which examples are kept, and what they teach, when data are scarce and when they are abundant",
+    "fig1c": "keep-hard against keep-easy over alpha_tot and keep_fraction",
+    "fig1e": "test accuracy over keep_fraction and alpha_prune, with the best keep_fraction",
+    "fig1f": "information gained per example",
+    "fig2": "test error against alpha_prune with an imperfect probe",
+    "fig_policy": "the optimal pruning policy, from easy to hard",
+    "fig_frontier": "functional forms fitted to the Pareto frontier",
+    "fig_compute_a": "test error against the time to train",
+}
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """One figure on disk.
+
+    Attributes:
+        name: of the figure.
+        settings: everything the data depend on.
+        claims: of the paper, with the verdicts.
+        seconds: it took.
+        png: the picture.
+        csv: its data.
+        json: settings and verdicts.
+        made: whether it was made now; False if it was complete already.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    claims: tuple[Claim, ...]
+    seconds: float
+    png: Path
+    csv: Path
+    json: Path
+    made: bool
+
+
+def reproduce_figures(
+    names: Iterable[str],
+    *,
+    size: str = "cpu",
+    out: str | Path = "reproduced",
+    seed: int = 0,
+    overwrite: bool = False,
+    track: Track = silent,
+) -> list[Reproduced]:
+    """Make figures of the paper: NAME.png, NAME.csv and NAME.json in the folder `out`.
+
+    A figure that is there already with the same settings is left alone, so that a stopped run goes on where it was.
+
+    Args:
+        names: of `FIGURES`.
+        size: one of `SIZES`.
+        out: folder; made if missing.
+        seed: of the simulations.
+        overwrite: make figures again, whatever is there.
+        track: progress, see `paredown.progress`.
+
+    Raises:
+        PareError: for an unknown name, and before anything is made if a figure is there with other settings.
+    """
+    names = list(dict.fromkeys(names))
+    for name in names:
+        if name not in FIGURES:
+            raise unknown_name("figure", name, FIGURES)
+    if size not in SIZES:
+        raise unknown_name("size", size, SIZES)
+    if seed < 0:
+        raise PareError(f"seed must be at least 0, got {seed}.")
+    settings = {"size": size, "seed": seed, **asdict(SIZES[size]), "version": __version__}
+    check_available()
+    for file in (file for name in names for file in _files(name, Path(out))):
+        check_output(file, overwrite=True)
+    complete = {} if overwrite else {name: _read(name, Path(out), settings) for name in names}
+    return [complete.get(name) or _make(name, Path(out), settings, track) for name in names]
+
+
+def _files(name: str, out: Path) -> tuple[Path, Path, Path]:
+    return out / f"{name}.png", out / f"{name}.csv", out / f"{name}.json"
+
+
+def _read(name: str, out: Path, settings: dict[str, Any]) -> Reproduced | None:
+    """The figure if it is complete; None if it is missing or was left unfinished."""
+    png, table, record = _files(name, out)
+    if not record.exists():
+        return None
+    try:
+        saved = json.loads(record.read_text(encoding="utf-8"))
+        found, claims, digests = saved["settings"], [Claim(**claim) for claim in saved["claims"]], saved["files"]
+        seconds = float(saved["seconds"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise PareError(
+            f"{record} is not a record of a figure; move it away, or replace it with --overwrite."
+        ) from None
+    different = [
+        f"{key} was {found.get(key)}, now {settings.get(key)}"
+        for key in dict.fromkeys([*settings, *found])
+        if found.get(key) != settings.get(key)
+    ]
+    if different:
+        raise PareError(
+            f"{record} was made with other settings ({'; '.join(different)}). "
+            "Choose another folder with -o, or make it again with --overwrite."
+        )
+    if any(not file.exists() or _digest(file) != digests.get(file.name) for file in (png, table)):
+        return None
+    return Reproduced(name, found, tuple(claims), seconds, png, table, record, made=False)
+
+
+def _make(name: str, out: Path, settings: dict[str, Any], track: Track) -> Reproduced:
+    figure = import_module(f"paredown.reproduce.{name}")
+
+    def named(items: Any, label: str, total: int | None = None) -> Any:
+        return track(items, f"{name}: {label}", total)
+
+    start = perf_counter()
+    table = figure.measure(SIZES[settings["size"]], settings["seed"], named)
+    claims = tuple(figure.judge(table))
+    files = _files(name, out)
+    # Put in place from the innermost outwards: the record, which says that all is there, comes last.
+    with (
+        new_output(files[2], overwrite=True) as record,
+        new_output(files[1], overwrite=True) as csv,
+        new_output(files[0], overwrite=True) as png,
+    ):
+        table.write(csv)
+        figure.draw(table, png)
+        seconds = perf_counter() - start
+        document = {
+            "figure": name,
+            "shows": FIGURES[name],
+            "claims": [claim._asdict() for claim in claims],
+            "settings": settings,
+            "seconds": round(seconds, 1),
+            "files": {files[0].name: _digest(png), files[1].name: _digest(csv)},
+        }
+        write_json(document, record)
+    return Reproduced(name, settings, claims, round(seconds, 1), *files, made=True)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -103,7 +103,7 @@ def draw(table: Table, path: Path) -> None:
                 _boundaries(axes, np.radians(examples["angle"][0]), reach)
                 error, wins = means[strategy]["test_error"], strategy == best
                 axes.set_title(
-                    f"keep {strategy}: mean test error {error:.3f}" + ("  ← better" if wins else ""),
+                    f"keep {strategy}: test error {error:.3f}" + (" (better)" if wins else ""),
                     fontsize=10,
                     fontweight="bold" if wins else "normal",
                     loc="left",

@@ -17,7 +17,7 @@ check: .venv/.dev
 	$(BIN)/basedpyright --warnings
 
 bench: .venv/.bench
-	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix .

@@ -5,6 +5,7 @@ Low precision only chooses the centroid; the cosine is recomputed in float32.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def import_torch() -> Any:
     return torch
 
 
-class _TorchSearch:
+class _TorchSearch(ABC):
     """What the low-precision searches share: blocks in, exact cosine of the chosen centroid out."""
 
     name: str
@@ -35,8 +36,9 @@ class _TorchSearch:
     def __init__(self, centroids: NDArray[np.float32]) -> None:
         self.centroids, self.torch = centroids, import_torch()
 
+    @abstractmethod
     def _products(self, rows: Any) -> Any:
-        raise NotImplementedError
+        """Similarities (rows, k) in low precision; only their order in a row counts."""
 
     def __call__(self, block: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         index = np.empty(len(block), np.int64)

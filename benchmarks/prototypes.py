@@ -1,7 +1,7 @@
 """How much quicker does paredown cluster and score embeddings than faiss and scikit-learn, and how well?
 
 CPU seconds on one thread each; every contender in a process of its own, on the same structured data (power-law
-spectrum, nested groups of unequal size). `--big` also prunes a generated file of 1,281,167 x 2048 float32 numbers, the
+spectrum, nested groups of unequal size). `--parts big` prunes a generated file of 1,281,167 x 2048 float32 numbers, the
 size of ImageNet under SwAV, and needs 11 GB of disk.
 """
 
@@ -150,7 +150,7 @@ def run(name: str, path: Path, k: int) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--big", action="store_true")
+    parser.add_argument("--parts", nargs="+", choices=["fit", "scoring", "growth", "big"])
     parser.add_argument("--folder", type=Path, help="where to put the generated data")
     parser.add_argument("--contender", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -160,34 +160,59 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(json.dumps(result | {"peak GiB": peak}))
         return
+    parts = options.parts or ["fit", "scoring", "growth"]
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         file = Path(folder) / "rows.npy"
-        for n, dim, k in ((400_000, 384, 500), (150_000, 2048, 500)):
-            structured(file, n, dim)
-            print(f"fit and score, {n} x {dim}, k = {k}: CPU time relative to paredown, mean cosine")
-            base = run("paredown", file, k)
-            print(f"  paredown ({base['kernel']}): 1, {base['cosine']:.4f}, peak {base['peak GiB']:.2f} GiB")
-            for name in ("paredown float32", "faiss.Kmeans", "sklearn KMeans", "sklearn MiniBatchKMeans"):
-                peer = run(name, file, k)
-                print(f"  {name}: {peer['seconds'] / base['seconds']:.2f}, {peer['cosine']:.4f}", flush=True)
-            for k in (1000, 4000):
-                found = run("scoring", file, k)
-                print(
-                    f"scoring alone, dim {dim}, k = {k}: faiss / paredown {found['ratio']:.2f} ({found['kernel']}), "
-                    f"faiss / float32 fallback {found['float32 ratio']:.2f}, kept sets agree {found['same kept']:.5f}",
-                    flush=True,
-                )
-        print("growth with n at 384 dimensions, k = 500, 1 GiB")
-        for n in (100_000, 300_000, 1_000_000):
-            structured(file, n, 384)
-            found = run("paredown 1 GiB", file, 500)
-            print(f"  {n}: {1e6 * found['seconds'] / n:.1f} us a row, peak {found['peak GiB']:.2f} GiB", flush=True)
-        if options.big:
-            structured(file, 1_281_167, 2048)
-            ours = run("paredown 1 GiB", file, 1000)
-            print(f"1,281,167 x 2048, k = 1000: peak {ours['peak GiB']:.2f} GiB, mean cosine {ours['cosine']:.4f}")
-            peer = run("faiss.Kmeans", file, 1000)
-            print(f"  faiss / paredown {peer['seconds'] / ours['seconds']:.2f}, mean cosine {peer['cosine']:.4f}")
+        for n, dim in ((400_000, 384), (150_000, 2048)):
+            if "fit" in parts or "scoring" in parts:
+                structured(file, n, dim)
+            if "fit" in parts:
+                compare_fits(file, n, dim)
+            if "scoring" in parts:
+                compare_scoring(file, dim)
+        if "growth" in parts:
+            show_growth(file)
+        if "big" in parts:
+            prune_imagenet_size(file)
+
+
+def compare_fits(file: Path, n: int, dim: int, k: int = 500) -> None:
+    """Fit and score: every contender's CPU time relative to paredown's, and its mean cosine."""
+    print(f"fit and score, {n} x {dim}, k = {k}: CPU time relative to paredown, mean cosine")
+    base = run("paredown", file, k)
+    print(f"  paredown ({base['kernel']}): 1, {base['cosine']:.4f}, peak {base['peak GiB']:.2f} GiB")
+    for name in ("paredown float32", "faiss.Kmeans", "sklearn KMeans", "sklearn MiniBatchKMeans"):
+        peer = run(name, file, k)
+        print(f"  {name}: {peer['seconds'] / base['seconds']:.2f}, {peer['cosine']:.4f}", flush=True)
+
+
+def compare_scoring(file: Path, dim: int) -> None:
+    """Nearest centroids alone, of the chosen kernel and of the float32 fallback, against faiss."""
+    for k in (1000, 4000):
+        found = run("scoring", file, k)
+        print(
+            f"scoring alone, dim {dim}, k = {k}: faiss / paredown {found['ratio']:.2f} ({found['kernel']}), "
+            f"faiss / float32 fallback {found['float32 ratio']:.2f}, kept sets agree {found['same kept']:.5f}",
+            flush=True,
+        )
+
+
+def show_growth(file: Path) -> None:
+    """Cost and memory from 10^5 to 10^6 rows."""
+    print("growth with n at 384 dimensions, k = 500, 1 GiB")
+    for n in (100_000, 300_000, 1_000_000):
+        structured(file, n, 384)
+        found = run("paredown 1 GiB", file, 500)
+        print(f"  {n}: {1e6 * found['seconds'] / n:.1f} us a row, peak {found['peak GiB']:.2f} GiB", flush=True)
+
+
+def prune_imagenet_size(file: Path) -> None:
+    """A file of the size of ImageNet under SwAV, inside 1 GiB."""
+    structured(file, 1_281_167, 2048)
+    ours = run("paredown 1 GiB", file, 1000)
+    print(f"1,281,167 x 2048, k = 1000: peak {ours['peak GiB']:.2f} GiB, mean cosine {ours['cosine']:.4f}", flush=True)
+    peer = run("faiss.Kmeans", file, 1000)
+    print(f"  faiss / paredown {peer['seconds'] / ours['seconds']:.2f}, mean cosine {peer['cosine']:.4f}")
 
 
 if __name__ == "__main__":

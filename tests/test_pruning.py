@@ -224,6 +224,22 @@ def test_estimate_counts_what_is_there(digits, image_folder) -> None:
     assert "60 examples; about 184 KiB of memory, about 1 s" in str(estimate(pdn.open_source(image_folder)))
 
 
+def test_estimate_measures_a_given_encoder(image_folder) -> None:
+    from paredown.encoders import load_encoder
+
+    calls = []
+
+    def eight_numbers(images):
+        calls.append(len(images))
+        return np.ones((len(images), 8))
+
+    result = estimate(pdn.open_source(image_folder), encoder=load_encoder(eight_numbers))
+    assert calls == [4, 4]  # once to warm up, once to measure
+    assert result.memory == 60 * (4 * 8 + 64)
+    assert result.seconds is not None
+    assert result.seconds > 0
+
+
 def test_pixel_pca_is_white_and_keeps_what_differs(rng) -> None:
     from paredown.encoders.pixels import fit_pixel_pca
 

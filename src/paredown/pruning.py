@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from paredown.data import Labels, Scores
+from paredown.encoders import Encoder
 from paredown.encoders.pixels import thumbnail
 from paredown.errors import PareError
 from paredown.io import (
@@ -221,21 +222,18 @@ class Estimate:
         return f"{size}; about {format_size(self.memory)} of memory{time_}"
 
 
-def estimate(source: Source, *, metric: str = "prototypes", k: int | None = None, encoder: str = "pixels") -> Estimate:
+def estimate(
+    source: Source, *, metric: str = "prototypes", k: int | None = None, encoder: Encoder | None = None
+) -> Estimate:
     """Rows, memory and time of scoring a source, from measuring how long a small piece takes.
 
-    The time of images is told for `pixels` only: other encoders take longer to load than to be measured.
+    Images are taken to be encoded by `pixels` unless a loaded encoder is given.
     """
     n = len(source)
     if "embeddings" not in METRICS[metric].needs:
         return Estimate(n, None, None, 64 * n, 0.0)
     if isinstance(source, ImageSource):
-        looked_at = min(n, 16)
-        seconds = _seconds(
-            lambda: [thumbnail(i) for i in islice(source.images(), looked_at) if not isinstance(i, Skipped)]
-        )
-        time_ = 2 * seconds * n / looked_at if encoder == "pixels" else None  # once to fit, once to encode
-        return Estimate(n, None, None, n * 3_072 + 64 * n, time_)
+        return _estimate_images(source, encoder)
     assert isinstance(source, VectorSource)
     block = next(source.batches())
     reading = 2 * _seconds(lambda: next(source.batches())) * n / len(block.ids)  # one pass to fit, one to score
@@ -250,6 +248,21 @@ def estimate(source: Source, *, metric: str = "prototypes", k: int | None = None
     products = _seconds(lambda: nearest(rows, np.resize(rows, (k, source.dim)))) / len(rows)
     memory += min(4 * source.dim * (sample + k), 2**29)
     return Estimate(n, source.dim, k, memory, reading + products * (n + _ITERATIONS * sample))
+
+
+def _estimate_images(source: ImageSource, encoder: Encoder | None) -> Estimate:
+    n = len(source)
+    some = [image for image in islice(source.images(), 16) if not isinstance(image, Skipped)]
+    if not some:
+        return Estimate(n, None, None, 64 * n, None)
+    reading = _seconds(lambda: list(islice(source.images(), len(some)))) / len(some)
+    if encoder is None:  # thumbnails: once to fit, once to encode
+        shrinking = _seconds(lambda: [thumbnail(image) for image in some]) / len(some)
+        return Estimate(n, None, None, n * 3_072 + 64 * n, 2 * n * (reading + shrinking))
+    some = some[:4]
+    vectors = encoder.encode([encoder.prepare(image) for image in some])  # the first time is slower than the rest
+    encoding = _seconds(lambda: encoder.encode([encoder.prepare(image) for image in some])) / len(some)
+    return Estimate(n, None, None, 4 * vectors.shape[1] * n + 64 * n, n * (reading + encoding))
 
 
 def _seconds(work: Callable[[], Any]) -> float:

@@ -74,8 +74,9 @@ def score(
     check_table_name(out)
     check_output(out, overwrite=overwrite)
     opened = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
-    _announce(opened, metric, k, encoder)
-    options = _scoring_options(out, metric, k, encoder, on_error, kernel, memory)
+    ready = _ready_encoder(opened, metric, encoder)
+    _announce(opened, metric, k, ready)
+    options = _scoring_options(out, metric, k, ready, on_error, kernel, memory)
     scores = score_sources(opened, metric=metric, seed=seed, track=progress_bar, **options)
     write_scores(scores, out, overwrite=overwrite)
 
@@ -132,8 +133,9 @@ def prune(
         _announce_table(source, metric, memory)
     else:
         source = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
-        _announce(source, metric, k, encoder)
-        scoring = _scoring_options(out, metric, k, encoder, on_error, kernel, memory)
+        ready = _ready_encoder(source, metric, encoder)
+        _announce(source, metric, k, ready)
+        scoring = _scoring_options(out, metric, k, ready, on_error, kernel, memory)
     kept = prune_source(
         source,
         keep_fraction=keep_fraction,
@@ -206,7 +208,7 @@ def export(
 
 
 def _scoring_options(
-    out: Path, metric: str, k: int | None, encoder: str, on_error: str, kernel: str | None, memory: str
+    out: Path, metric: str, k: int | None, encoder: Any, on_error: str, kernel: str | None, memory: str
 ) -> dict[str, Any]:
     """What `score` is told beyond the source; the metric's own options where they were given or it knows them."""
     from paredown.metrics import METRICS
@@ -259,14 +261,34 @@ def _column(path: Path | None) -> Any:
     return None if path is None else load_column(path)
 
 
-def _announce(sources: list[Source], metric: str, k: int | None, encoder: str) -> None:
+def _ready_encoder(sources: list[Source], metric: str, encoder: str) -> Any:
+    """A network is loaded before the estimate, which measures it; `pixels` stays a name, to be fitted to the images."""
+    from paredown.encoders import load_encoder
+    from paredown.errors import PareError
+    from paredown.metrics import METRICS
+    from paredown.sources import ImageSource
+
+    needed = metric in METRICS and "embeddings" in METRICS[metric].needs
+    if encoder == "pixels" or not needed or not any(isinstance(source, ImageSource) for source in sources):
+        return encoder
+    try:
+        return load_encoder(encoder)
+    except PareError:
+        if encoder == "auto":  # no network is here
+            return "pixels"
+        raise
+
+
+def _announce(sources: list[Source], metric: str, k: int | None, encoder: Any) -> None:
+    from paredown.encoders import Encoder
     from paredown.metrics import METRICS
     from paredown.pruning import estimate
 
+    network = encoder if isinstance(encoder, Encoder) else None
     for source in sources:
         if metric in METRICS:  # a misspelt one is reported when it is used
             labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
-            text = f"{source.location} ({source.kind}{labels}): {estimate(source, metric=metric, k=k, encoder=encoder)}"
+            text = f"{source.location} ({source.kind}{labels}): {estimate(source, metric=metric, k=k, encoder=network)}"
             error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from paredown.embedding import embed as embed
     from paredown.errors import PareError as PareError
     from paredown.exporting import export as export
+    from paredown.importing import import_scores as import_scores
     from paredown.io import read_manifest as read_manifest
     from paredown.io import read_scores as read_scores
     from paredown.io import write_scores as write_scores
@@ -45,6 +46,7 @@ _HOMES = {
     "balance_score": "selection",
     "embed": "embedding",
     "export": "exporting",
+    "import_scores": "importing",
     "open_source": "sources",
     "prune": "pruning",
     "read_manifest": "io",

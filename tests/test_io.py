@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -180,3 +181,22 @@ def test_anyones_scores_can_be_pruned(tmp_path) -> None:
     assert pdn.prune(tmp_path / "s.parquet", keep_fraction=0.5, metric="forgetting").ids.tolist() == ["a", "c"]
     with pytest.raises(PareError, match=r"which column holds the scores\?"):
         pdn.prune(tmp_path / "s.parquet", keep_fraction=0.5)
+
+
+def test_several_metrics_in_one_table(tmp_path, scores) -> None:
+    other = replace(scores, values=scores.values[::-1], metric="aum", provenance={"seed": 7})
+    write_scores([scores, other], tmp_path / "both.parquet")
+    for expected in (scores, other):
+        found = read_scores(tmp_path / "both.parquet", metric=expected.metric)
+        np.testing.assert_array_equal(found.values, expected.values)
+        assert found.provenance == expected.provenance | {"metric": expected.metric}
+    kept = pdn.prune(tmp_path / "both.parquet", metric="aum", keep_fraction=0.5, balance=0.0)
+    streamed = pdn.prune(tmp_path / "both.parquet", metric="aum", keep_fraction=0.5, balance=0.0, memory=1)
+    assert kept.scores.provenance == streamed.scores.provenance == {"seed": 7, "metric": "aum"}
+    assert kept.scores.values[kept.keep].min() >= np.median(other.values)
+    with pytest.raises(PareError, match="name it with --metric"):
+        read_scores(tmp_path / "both.parquet")
+    with pytest.raises(PareError, match=r"would be called 'aum'; give each metric once"):
+        write_scores([other, other], tmp_path / "twice.parquet")
+    with pytest.raises(PareError, match="of different examples, or in another order"):
+        write_scores([scores, replace(other, ids=scores.ids[::-1])], tmp_path / "mixed.parquet")

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,25 @@ _RESERVED = ("id", "label", "cluster", "keep")
 # --- tables --------------------------------------------------------------------------------------------------------
 
 
-def scores_table(scores: Scores) -> pa.Table:
-    """`id`, one column named by the metric, and `label` and `cluster` where there are any."""
-    record = scores.provenance | {"metric": scores.metric}
-    return pa.table(_columns(scores, scores.metric)).replace_schema_metadata(provenance_metadata(record))
+def scores_table(*scores: Scores) -> pa.Table:
+    """`id`, a column named by each metric, and `label` and `cluster` where there are any.
+
+    Scores by several metrics are of the same examples in the same order; each keeps its own record.
+    """
+    first = scores[0]
+    columns, records = _columns(first, first.metric), {first.metric: first.provenance | {"metric": first.metric}}
+    for other in scores[1:]:
+        if other.metric in columns:
+            raise PareError(f"two columns of scores would be called {other.metric!r}; give each metric once.")
+        if len(other) != len(first) or np.any(other.ids != first.ids):
+            raise PareError(
+                f"scores by {first.metric} and by {other.metric} are of different examples, or in another order; "
+                "write them to files of their own."
+            )
+        columns |= {name: column for name, column in _columns(other, other.metric).items() if name not in columns}
+        records[other.metric] = other.provenance | {"metric": other.metric}
+    record = records[first.metric] if len(scores) == 1 else {"metrics": records}
+    return pa.table(columns).replace_schema_metadata(provenance_metadata(record))
 
 
 def manifest_table(scores: Scores, keep: NDArray[np.bool_], provenance: dict[str, Any]) -> pa.Table:
@@ -74,9 +89,10 @@ def provenance_metadata(provenance: dict[str, Any]) -> dict[bytes, bytes]:
     return {_PROVENANCE_KEY: json.dumps(provenance).encode()}
 
 
-def provenance_of(schema: pa.Schema) -> dict[str, Any]:
-    """The record a table carries; empty if it has none."""
-    return json.loads((schema.metadata or {}).get(_PROVENANCE_KEY, b"{}"))
+def provenance_of(schema: pa.Schema, column: str | None = None) -> dict[str, Any]:
+    """The record a table carries, of one of its columns of scores if it has a record for each; empty if it has none."""
+    record = json.loads((schema.metadata or {}).get(_PROVENANCE_KEY, b"{}"))
+    return record.get("metrics", {}).get(column, record)
 
 
 def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
@@ -86,7 +102,7 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
     """
     table = _read_table(Path(path))
     column = pick_score_column(path, table.schema, metric)
-    provenance = provenance_of(table.schema)
+    provenance = provenance_of(table.schema, column)
     values = table[column].to_numpy()
     return Scores(
         values=values if values.dtype.kind == "f" else values.astype(np.float64),  # unsigned ones cannot be negated
@@ -185,10 +201,11 @@ def _read_labels(column: pa.ChunkedArray) -> Labels:
     return Labels.numbered(column.indices.to_numpy(), [str(name) for name in column.dictionary.to_pylist()])
 
 
-def write_scores(scores: Scores, path: str | Path, *, overwrite: bool = False) -> None:
-    """Write scores as Parquet, with their provenance inside and as JSON beside."""
+def write_scores(scores: Scores | Sequence[Scores], path: str | Path, *, overwrite: bool = False) -> None:
+    """Write scores as Parquet, a column for each metric, with their provenance inside and as JSON beside."""
     check_table_name(Path(path))
-    write_table(scores_table(scores), path, overwrite=overwrite)
+    several = [scores] if isinstance(scores, Scores) else scores
+    write_table(scores_table(*several), path, overwrite=overwrite)
 
 
 def write_table(table: pa.Table, path: str | Path, *, overwrite: bool = False) -> None:

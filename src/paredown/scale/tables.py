@@ -177,7 +177,7 @@ def open_table(path: str | Path, *, metric: str | None = None) -> ScoreTable:
     for file, schema in zip(files, schemas, strict=True):
         _check_alike(file, schema, schemas[0], column)
     dtype = np.result_type(*(_score_dtype(schema.field(column).type) for schema in schemas))
-    provenance = provenance_of(schemas[0])
+    provenance = provenance_of(schemas[0], column)
     return ScoreTable(
         path=Path(path),
         files=tuple(files),

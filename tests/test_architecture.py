@@ -16,6 +16,7 @@ SOURCE = Path(paredown.__file__).parent
 # Lower layers first; a module may import only from lower layers, or from its own package.
 LAYERS = [
     {"__init__", "errors", "progress"},
+    {"workers"},
     {"data", "sizes"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},

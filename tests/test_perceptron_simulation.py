@@ -189,7 +189,7 @@ def test_stopping_early_leaves_no_worker_behind(monkeypatch):
 
 def test_a_worker_that_dies_is_reported(monkeypatch):
     monkeypatch.setattr(sys, "executable", "false")
-    with pytest.raises(RuntimeError, match="the workers ended with 4 draws undone"):
+    with pytest.raises(PareError, match="a draw was not finished: its process ended early"):
         simulate(1, n_features=10, draws=4, workers=2)
 
 

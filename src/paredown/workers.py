@@ -1,0 +1,158 @@
+"""Jobs on several cores, in child processes that are given jobs as JSON and answer in JSON, one line each.
+
+Unlike the pools of the standard library these neither fork a process that has threads nor import the caller's script
+again, so a script needs no `if __name__ == "__main__"`. JSON keeps every bit of a float.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from importlib import import_module
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, NamedTuple
+
+from paredown.errors import PareError
+
+__all__ = ["Outcome", "available_cores", "run_jobs"]
+
+
+class Outcome(NamedTuple):
+    """How one job ended: with a value, or with the reason why there is none."""
+
+    job: int  # its number
+    value: Any
+    error: str | None = None
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_jobs(
+    function: str, jobs: Sequence[Any], *, workers: int, common: Any = None, threads: int | None = 1
+) -> Generator[Outcome]:
+    """Call `function(common, job)` for every job in worker processes and yield outcomes as they come.
+
+    A job that raises, or whose process dies, has the reason for its outcome and the others go on. Workers end with the
+    iterator, and by themselves should this process be killed.
+
+    Args:
+        function: as `package.module:name`; its result must be plain values.
+        jobs: plain values. A worker asks for the next one when it is free.
+        workers: how many processes at most.
+        common: a plain value that every call is given.
+        threads: numerical threads per process; None leaves them alone.
+    """
+    waiting = list(enumerate(jobs))[::-1]
+    answers: SimpleQueue[tuple[_Worker, str | None]] = SimpleQueue()
+    crew: list[_Worker] = []
+    hire = lambda: crew.append(_Worker(function, common, threads, answers))
+    try:
+        for _ in range(min(workers, len(jobs))):
+            hire()
+            crew[-1].give(*waiting.pop())
+        missing = len(jobs)
+        while missing:
+            worker, line = answers.get()
+            index, worker.index = worker.index, None
+            if line is None:
+                crew.remove(worker)
+                worker.stop()
+                if waiting:
+                    hire()
+                    crew[-1].give(*waiting.pop())
+            elif waiting:
+                worker.give(*waiting.pop())
+            if index is None:  # it died without work to do
+                continue
+            missing -= 1
+            answer = {"error": f"its process {_how_it_ended(worker.process)}"} if line is None else json.loads(line)
+            yield Outcome(index, answer.get("value"), answer.get("error"))
+    finally:
+        for worker in crew:
+            worker.stop()
+
+
+class _Worker:
+    """A child process and the thread that waits for its answers."""
+
+    def __init__(self, function: str, common: Any, threads: int | None, answers: SimpleQueue[Any]) -> None:
+        limits = {} if threads is None else dict.fromkeys(_THREAD_LIMITS, str(threads))
+        self.index: int | None = None  # of the job it works on
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", f"import {__name__} as workers; workers._work()", function],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **limits, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        self._write(common)
+        Thread(target=self._forward, args=(answers,), daemon=True).start()
+
+    def give(self, index: int, job: Any) -> None:
+        self.index = index
+        self._write(job)
+
+    def _write(self, value: Any) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # if it is dead, the thread that waits for its answer will find that
+            self.process.stdin.write(json.dumps(value) + "\n")
+            self.process.stdin.flush()
+
+    def _forward(self, answers: SimpleQueue[Any]) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                answers.put((self, line))
+        answers.put((self, None))
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+
+_THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def _how_it_ended(process: subprocess.Popen[str]) -> str:
+    code = process.wait()
+    return f"was killed by signal {-code}" + (" (out of memory?)" if code == -9 else "") if code < 0 else "ended early"
+
+
+def _work() -> None:
+    """The worker's side: answer every job of standard input until that ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a library prints is no answer
+    module, _, name = sys.argv[1].partition(":")
+    jobs: SimpleQueue[str] = SimpleQueue()
+    Thread(target=_listen, args=(jobs,), daemon=True).start()
+    common = json.loads(jobs.get())
+    while True:
+        job = json.loads(jobs.get())
+        try:
+            answer = {"value": getattr(import_module(module), name)(common, job)}
+        except PareError as error:
+            answer = {"error": str(error)}
+        except Exception as error:
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _listen(jobs: SimpleQueue[str]) -> None:
+    """Pass jobs on; when the parent is gone, so is the reason to go on."""
+    for line in sys.stdin:
+        jobs.put(line)
+    os._exit(0)

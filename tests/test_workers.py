@@ -1,0 +1,93 @@
+"""Jobs in worker processes: answers, failures, deaths and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from typing import Any
+
+from paredown.errors import PareError
+from paredown.workers import run_jobs
+
+
+def add(common: float, job: Any) -> Any:
+    """What the workers of these tests are asked to do."""
+    print("noise on standard output is not an answer")
+    if job == "refuse":
+        raise PareError("not this one")
+    if job == "fail":
+        raise ZeroDivisionError("by zero")
+    if job == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job == "pid":
+        return os.getpid()
+    if job == "threads":
+        return os.environ["OMP_NUM_THREADS"]
+    if job == "sleep":
+        time.sleep(600)
+    return common + job
+
+
+def outcomes(jobs: list[Any], workers: int = 2, **options: Any) -> dict[int, tuple[Any, str | None]]:
+    found = list(run_jobs("test_workers:add", jobs, workers=workers, common=0.1, **options))
+    assert len(found) == len({outcome.job for outcome in found}) == len(jobs)
+    return {outcome.job: (outcome.value, outcome.error) for outcome in found}
+
+
+def test_every_job_has_its_answer_to_the_last_bit() -> None:
+    jobs = [1 / 3, 2 / 7, 1e-300, 5]
+    assert outcomes(jobs) == {index: (0.1 + job, None) for index, job in enumerate(jobs)}
+    assert outcomes([]) == {}
+
+
+def test_failures_and_deaths_are_outcomes_and_the_rest_goes_on() -> None:
+    found = outcomes(["die", 1, "refuse", "fail", "die", 2], workers=1)
+    assert found[0] == found[4] == (None, "its process was killed by signal 9 (out of memory?)")
+    assert found[2] == (None, "not this one")
+    assert found[3] == (None, "ZeroDivisionError: by zero")
+    assert (found[1], found[5]) == ((1.1, None), (2.1, None))
+
+
+def test_processes_are_kept_and_have_one_thread_each() -> None:
+    found = outcomes(["pid", "pid", "pid", "threads"], workers=1)
+    assert len({found[index] for index in range(3)}) == 1
+    assert found[3] == ("1", None)
+
+
+def test_workers_end_with_the_iterator() -> None:
+    with closing(run_jobs("test_workers:add", ["pid", "sleep"], workers=2, common=0)) as found:
+        first = next(found)
+    assert not alive(first.value)
+
+
+def test_workers_end_when_their_parent_is_killed() -> None:
+    code = (
+        "from paredown.workers import run_jobs\n"
+        "for outcome in run_jobs('test_workers:add', ['pid', 'sleep'], workers=1):\n"
+        "    print(outcome.value, flush=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+    assert parent.stdout is not None
+    with parent.stdout as lines:
+        worker = int(lines.readline())
+        parent.kill()
+        parent.wait()
+    for _ in range(100):
+        if not alive(worker):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the worker outlived its parent")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not waited for does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stream:
+            return stream.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -93,38 +93,40 @@ class Recorder:
         step = self._place[1] + 1 if self._place[0] == epoch else 0
         where = f"epoch {epoch}, step {step}"
         batch = read_batch(
-            indices, logits, labels, features, n_examples=self.n_examples, n_classes=self.n_classes, where=where
+            (indices, logits, labels, features),
+            n_examples=self.n_examples,
+            n_classes=self.n_classes,
+            where=where,
+            name=self._name,
         )
         table = self._tables.get(self.member)
         if table is None:
             table = self._layout.empty(self.n_examples)
-        words = table.view(np.int64).reshape(self.n_examples, -1)  # whole words move faster than named fields
+        if self.repeats == "first":
+            batch = _first_looks(batch, table["last_epoch"], epoch)
+        if not len(batch.indices):
+            return
 
         rounds = list(_rounds(batch.indices))
-        rows = words.take(batch.indices, axis=0).view(table.dtype)[:, 0]
-        if self.repeats == "first":
-            rounds = [rounds[0][rows["last_epoch"][rounds[0]] != epoch]]
+        rows = _take(table, batch.indices)
         self._check(batch, rows, epoch, where, len(rounds))
         observed = observe(batch.logits, batch.labels, batch.features)
-
-        for chosen in rounds:
-            if len(rounds) == 1 and len(chosen) == len(rows):
-                self._append(words, batch.indices, rows, observed, epoch)
-            else:
+        if len(rounds) == 1:
+            self._append(table, batch.indices, rows, observed, epoch)
+        else:  # an example twice in the batch: its looks are appended one after the other
+            for chosen in rounds:
                 some = batch.indices[chosen]
-                rows = words.take(some, axis=0).view(table.dtype)[:, 0]
-                self._append(words, some, rows, observed.rows(chosen), epoch)
+                self._append(table, some, _take(table, some), observed.rows(chosen), epoch)
         self._labels[batch.indices] = batch.labels
         self._tables[self.member] = table
         self._place = (epoch, step)
 
-    def _append(
-        self, words: NDArray[np.int64], indices: NDArray[np.int64], rows: Table, observed: Observed, epoch: int
-    ) -> None:
-        epochs = self._epochs.setdefault(int(self.member or 0), {})
+    def _append(self, table: Table, indices: NDArray[np.int64], rows: Table, observed: Observed, epoch: int) -> None:
+        assert self.member is not None
+        epochs = self._epochs.setdefault(self.member, {})
         epochs[epoch] = epochs.get(epoch, 0) + int(np.count_nonzero(rows["last_epoch"] != epoch))
         self._layout.append(rows, observed, epoch)
-        words[indices] = rows.view(np.int64).reshape(len(rows), -1)
+        _words(table)[indices] = _words(rows)
 
     def _check(self, batch: ArrayBatch, rows: Table, epoch: int, where: str, repeats: int) -> None:
         """Raise if a batch contradicts what was recorded before."""
@@ -173,10 +175,14 @@ class Recorder:
         if epoch is not None and metric != "el2n":
             raise PareError(f"epoch= chooses among the kept EL2N scores; {metric} covers the whole recording.")
         if not self._tables:
-            raise PareError("nothing was recorded yet; call update(indices, logits, labels, epoch) in the training loop.")
+            raise PareError(
+                "nothing was recorded yet; call update(indices, logits, labels, epoch) in the training loop."
+            )
         total = np.zeros(self.n_examples)
         for _, table in sorted(self._tables.items()):
-            total += el2n(table, self._layout, epoch) if metric == "el2n" else RECORDED[metric].read(table, self._layout)
+            total += (
+                el2n(table, self._layout, epoch) if metric == "el2n" else RECORDED[metric].read(table, self._layout)
+            )
         values = total / len(self._tables)
         missing = np.flatnonzero(np.isnan(values))
         if len(missing):
@@ -219,10 +225,10 @@ class Recorder:
         settings = {name: value for name, value in self._settings().items() if name != "ids"}
         chosen = {"epoch": "latest" if epoch is None else epoch} if metric == "el2n" else {}
         return {
-            "version": __version__,
+            "paredown": __version__,
             "metric": metric,
             "reference": RECORDED[metric].reference,
-            "parameters": settings | chosen,
+            "options": settings | chosen,
             "recording": self.coverage().record(),
         }
 
@@ -255,7 +261,7 @@ class Recorder:
         ids = settings.pop("ids")
         arrays: dict[str, NDArray[Any]] = {"labels": self._labels}
         if ids is not None:
-            arrays["ids"] = ids if ids.dtype.kind == "i" else ids.astype(str)  # fixed width needs no pickle
+            arrays["ids"] = ids if ids.dtype.kind == "i" else np.array(ids.tolist(), str)  # fixed width needs no pickle
         arrays |= {f"member_{member}": table for member, table in self._tables.items()}
         epochs = {str(member): list(epochs.items()) for member, epochs in self._epochs.items()}
         write_recording(Path(path), {"settings": settings, "member": self.member, "epochs": epochs}, arrays)
@@ -309,7 +315,9 @@ class Recorder:
     def __repr__(self) -> str:
         looks = sum(int(table["seen"].sum()) for table in self._tables.values())
         members = ", ".join(map(str, sorted(self._tables))) or "none yet"
-        return f"Recorder({self.n_examples} examples, {self.n_classes} classes; members {members}; {looks} observations)"
+        return (
+            f"Recorder({self.n_examples} examples, {self.n_classes} classes; members {members}; {looks} observations)"
+        )
 
 
 def _check_ids(ids: ArrayLike, n_examples: int) -> NDArray[Any]:
@@ -318,6 +326,22 @@ def _check_ids(ids: ArrayLike, n_examples: int) -> NDArray[Any]:
         raise PareError(f"there are {len(array)} ids for {n_examples} examples; give one id per example.")
     check_ids(array)
     return array
+
+
+def _words(table: Table) -> NDArray[np.int64]:
+    """The same records as rows of 8-byte words, which numpy moves eight times as fast as named fields."""
+    return table.view(np.int64).reshape(len(table), -1)
+
+
+def _take(table: Table, indices: NDArray[np.int64]) -> Table:
+    return _words(table).take(indices, axis=0).view(table.dtype)[:, 0]
+
+
+def _first_looks(batch: ArrayBatch, last_epoch: NDArray[np.int32], epoch: int) -> ArrayBatch:
+    """A batch without the examples that were seen in this epoch already."""
+    first = next(_rounds(batch.indices))
+    chosen = first[last_epoch[batch.indices[first]] != epoch]
+    return ArrayBatch(*(None if part is None else part[chosen] for part in batch))  # type: ignore[arg-type]
 
 
 def _rounds(indices: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

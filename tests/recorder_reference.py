@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import reduce
+from itertools import pairwise
 from operator import add
 
 import numpy as np
@@ -49,7 +50,7 @@ def forgetting(looks, most):
     right = [bool(look["correct"]) for _, look in looks]
     if not any(right):
         return float(most)
-    return float(sum(before and not after for before, after in zip(right, right[1:], strict=False)))
+    return float(sum(before and not after for before, after in pairwise(right)))
 
 
 def aum(looks):
@@ -74,7 +75,7 @@ def dyn_unc(looks, window):
 def tdds(looks, window):
     vectors = [look["p"].astype(np.float32).astype(np.float64) for _, look in looks]
     changes = []
-    for old, new in zip(vectors, vectors[1:], strict=False):
+    for old, new in pairwise(vectors):
         terms = np.abs(np.log((new + 1e-8) / (old + 1e-8)) * new)
         changes.append(reduce(add, terms.tolist()))
     total, width = 0.0, window - 1

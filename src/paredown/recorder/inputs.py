@@ -105,9 +105,9 @@ def _numbers(
     if numbers.size and not np.abs(numbers).max() <= _LARGEST_LOGIT:  # NaN compares as false
         bad = np.flatnonzero(~(np.abs(numbers).max(axis=1) <= _LARGEST_LOGIT))
         raise PareError(
-            f"{where}: {what} hold NaN, infinite or enormous values for {len(bad)} of {len(index)}, {name(index[bad])}. "
-            f"Nothing of this update was recorded; the training has probably diverged: lower its learning rate, or leave "
-            f"those examples out of the update."
+            f"{where}: {what} hold NaN, infinite or enormous values for {len(bad)} of {len(index)}, "
+            f"{name(index[bad])}. Nothing of this update was recorded; the training has probably diverged: lower its "
+            f"learning rate, or leave those examples out of the update."
         )
     return numbers
 

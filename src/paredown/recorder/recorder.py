@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from paredown.recorder.inputs import ArrayBatch, name_examples, read_batch, read
 from paredown.recorder.merging import check_same, join_labels, join_tables
 from paredown.recorder.observe import Observed, observe
 from paredown.recorder.recorded import RECORDED, el2n
+from paredown.recorder.rows import first_looks, put_records, rounds_without_repeats, take_records
 from paredown.recorder.storage import read_recording, write_recording
 
 __all__ = ["Recorder"]
@@ -103,12 +104,12 @@ class Recorder:
         if table is None:
             table = self._layout.empty(self.n_examples)
         if self.repeats == "first":
-            batch = _first_looks(batch, table["last_epoch"], epoch)
+            batch = first_looks(batch, table["last_epoch"], epoch)
         if not len(batch.indices):
             return
 
-        rounds = list(_rounds(batch.indices))
-        rows = _take(table, batch.indices)
+        rounds = list(rounds_without_repeats(batch.indices))
+        rows = take_records(table, batch.indices)
         self._check(batch, rows, epoch, where, len(rounds))
         observed = observe(batch.logits, batch.labels, batch.features)
         if len(rounds) == 1:
@@ -116,7 +117,7 @@ class Recorder:
         else:  # an example twice in the batch: its looks are appended one after the other
             for chosen in rounds:
                 some = batch.indices[chosen]
-                self._append(table, some, _take(table, some), observed.rows(chosen), epoch)
+                self._append(table, some, take_records(table, some), observed.rows(chosen), epoch)
         self._labels[batch.indices] = batch.labels
         self._tables[self.member] = table
         self._place = (epoch, step)
@@ -126,29 +127,28 @@ class Recorder:
         epochs = self._epochs.setdefault(self.member, {})
         epochs[epoch] = epochs.get(epoch, 0) + int(np.count_nonzero(rows["last_epoch"] != epoch))
         self._layout.append(rows, observed, epoch)
-        _words(table)[indices] = _words(rows)
+        put_records(table, indices, rows)
 
     def _check(self, batch: ArrayBatch, rows: Table, epoch: int, where: str, repeats: int) -> None:
         """Raise if a batch contradicts what was recorded before."""
-        if not len(rows):
-            return
         if rows["last_epoch"].max() > epoch:
             bad = np.flatnonzero(rows["last_epoch"] > epoch)
             raise PareError(
-                f"{where}: {self._name(batch.indices[bad])} was seen in epoch {rows['last_epoch'][bad[0]]} already; epochs "
-                f"must not go back. A training that starts anew needs a new Recorder, another model another member=."
+                f"{where}: {self._name(batch.indices[bad])} was seen in epoch {rows['last_epoch'][bad[0]]} already; "
+                f"epochs must not go back. A training that starts anew needs a new Recorder, another model another "
+                f"member=."
             )
         known = self._labels[batch.indices]
-        if repeats > 1:  # the same example twice in the batch
-            known = self._labels.copy()
-            known[batch.indices] = batch.labels
-            known = np.where(self._labels[batch.indices] < 0, known[batch.indices], self._labels[batch.indices])
+        if repeats > 1:  # an example twice in the batch must have the same label both times
+            last = self._labels.copy()
+            last[batch.indices] = batch.labels
+            known = np.where(known < 0, last[batch.indices], known)
         other = (known != batch.labels) & (known >= 0)
         if other.any():
             bad = np.flatnonzero(other)
             raise PareError(
-                f"{where}: {self._name(batch.indices[bad])} has label {batch.labels[bad[0]]}, but {known[bad[0]]} before; "
-                f"an example keeps its label. Are the indices those of the whole training set?"
+                f"{where}: {self._name(batch.indices[bad])} has label {batch.labels[bad[0]]}, but {known[bad[0]]} "
+                f"before; an example keeps its label. Are the indices those of the whole training set?"
             )
         if rows["seen"].max() + repeats > MAX_OBSERVATIONS:
             raise PareError(f"{where}: an example can be recorded {MAX_OBSERVATIONS} times at most.")
@@ -206,9 +206,9 @@ class Recorder:
         if len(missing) < self.n_examples and unseen != "error":
             return
         raise PareError(
-            f"{len(missing)} of {self.n_examples} examples have no {metric}, which needs {needs}: {self._name(missing)}; "
-            f"{len(self.coverage().unseen)} were never seen by some member. Record them, or say what becomes of them: "
-            f"unseen='hardest', 'easiest' or 'drop'."
+            f"{len(missing)} of {self.n_examples} examples have no {metric}, which needs {needs}: "
+            f"{self._name(missing)}; {len(self.coverage().unseen)} were never seen by some member. Record them, or say "
+            f"what becomes of them: unseen='hardest', 'easiest' or 'drop'."
         )
 
     def coverage(self) -> Coverage:
@@ -237,12 +237,14 @@ class Recorder:
     def merge(self, *others: Recorder) -> Recorder:
         """A new recorder with the observations of all: other workers, other members, or later epochs of a resumed run.
 
-        The order of merging makes no difference, to the last bit. Refused where two recorders saw the same example of
-        the same member in overlapping epochs, or have other settings.
+        The order of the recorders and the way they are grouped make no difference, to the last bit; only an epoch
+        between two others must not come after them. Refused where two recorders saw the same example of the same
+        member in overlapping epochs, or have other settings.
         """
-        merged = self._copy()
-        for other in others:
-            check_same(self._settings(), other._settings(), "cannot merge")
+        first, *later = sorted((self, *others), key=Recorder._earliest)
+        merged = first._copy()
+        for other in later:
+            check_same(merged._settings(), other._settings(), "cannot merge")
             merged._labels = join_labels(merged._labels, other._labels, self.ids)
             for member, table in other._tables.items():
                 if member in merged._tables:
@@ -254,6 +256,9 @@ class Recorder:
                     epochs[epoch] = epochs.get(epoch, 0) + seen
             merged.member = merged.member if merged.member == other.member else None
         return merged
+
+    def _earliest(self) -> int:
+        return min((min(epochs) for epochs in self._epochs.values()), default=0)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one `.npz` file; an earlier one is replaced only once the new one is complete."""
@@ -326,35 +331,6 @@ def _check_ids(ids: ArrayLike, n_examples: int) -> NDArray[Any]:
         raise PareError(f"there are {len(array)} ids for {n_examples} examples; give one id per example.")
     check_ids(array)
     return array
-
-
-def _words(table: Table) -> NDArray[np.int64]:
-    """The same records as rows of 8-byte words, which numpy moves eight times as fast as named fields."""
-    return table.view(np.int64).reshape(len(table), -1)
-
-
-def _take(table: Table, indices: NDArray[np.int64]) -> Table:
-    return _words(table).take(indices, axis=0).view(table.dtype)[:, 0]
-
-
-def _first_looks(batch: ArrayBatch, last_epoch: NDArray[np.int32], epoch: int) -> ArrayBatch:
-    """A batch without the examples that were seen in this epoch already."""
-    first = next(_rounds(batch.indices))
-    chosen = first[last_epoch[batch.indices[first]] != epoch]
-    return ArrayBatch(*(None if part is None else part[chosen] for part in batch))  # type: ignore[arg-type]
-
-
-def _rounds(indices: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Rows of a batch split so that no example occurs twice in a part: first all first occurrences, and so on."""
-    ordered = np.sort(indices)
-    if not (ordered[1:] == ordered[:-1]).any():
-        yield np.arange(len(indices))
-        return
-    order = np.argsort(indices, kind="stable")
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    occurrence = np.arange(len(indices)) - np.repeat(starts, np.diff(np.r_[starts, len(indices)]))
-    for number in range(int(occurrence.max()) + 1):
-        yield np.sort(order[occurrence == number])
 
 
 def _outside(values: NDArray[np.float64], unseen: Unseen) -> float:

@@ -13,23 +13,23 @@ from operator import add
 
 import numpy as np
 
-from paredown.recorder.observe import observe
+from paredown.recorder.observe import lengths_with_one, observe
 
-UNIT = 2**48
+UNIT = 2**47
 HALF = 2**31
 
 
-def looks_of(logits, labels, seen, features=None):
+def looks_of(logits, labels, seen, features):
     """Per example its list of (epoch, numbers) from logits [epochs, n, classes] and a mask [epochs, n]."""
     epochs, n, classes = logits.shape
-    flat = None if features is None else features.reshape(epochs * n, -1)
-    told = observe(logits.reshape(-1, classes), np.tile(labels, epochs), flat)
+    lengths = lengths_with_one(features.reshape(epochs * n, -1))
+    told = observe(logits.reshape(-1, classes), np.tile(labels, epochs), lengths)
     looks = [[] for _ in range(n)]
     for epoch in range(epochs):
         for example in range(n):
             if seen[epoch, example]:
                 row = epoch * n + example
-                numbers = {name: value[row] for name, value in told._asdict().items() if value is not None}
+                numbers = {name: value[row] for name, value in told._asdict().items()}
                 looks[example].append((epoch, numbers))
     return looks
 

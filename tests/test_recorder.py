@@ -104,7 +104,7 @@ def test_grand_is_the_gradient_of_the_last_layer(rng):
 
 def test_observe_agrees_with_plain_formulas(rng):
     logits, labels = rng.normal(scale=4, size=(50, 7)), rng.integers(0, 7, 50)
-    told, p = observe(logits, labels), softmax(logits, axis=1)
+    told, p = observe(logits, labels, np.ones(50)), softmax(logits, axis=1)
     rest = np.where(np.eye(7, dtype=bool)[labels], -np.inf, logits)
     np.testing.assert_allclose(told.p, p, rtol=EXACT)
     np.testing.assert_allclose(told.el2n, np.linalg.norm(p - np.eye(7)[labels], axis=1), rtol=EXACT)
@@ -338,7 +338,7 @@ BAD = [
     ({"epoch": 1}, r"example 0 \(id a\) was seen in epoch 2 already; epochs must not go back"),
     ({"epoch": 1.5}, "epoch must be a whole number, got 1.5"),
     ({"epoch": -1}, "epoch must be at least 0, got -1"),
-    ({"labels": [1, 2]}, r"example 0 \(id a\) has label 1, but 0 before"),
+    ({"labels": [1, 2]}, r"example 0 \(id a\) has label 1, but also 0"),
     ({"indices": [1, 1], "labels": [0, 2]}, r"example 1 \(id b\) has label"),
     ({"features": [[1.0]]}, r"features must have shape \(2, width\), got \(1, 1\)"),
     ({"features": [[1.0], [np.nan]]}, "features hold NaN"),
@@ -355,6 +355,27 @@ def test_a_bad_batch_is_refused_and_changes_nothing(change, message):
         rec.update(**GOOD | change)
     assert state(rec) == before
     rec.update(**GOOD)
+
+
+def test_a_refused_first_batch_leaves_nothing():
+    rec = Recorder(4, 3)
+    with pytest.raises(PareError, match="label 7"):
+        rec.update([0], [[1.0, 2, 3]], [7], 0)
+    rec.update([], np.empty((0, 3)), [], 0)
+    assert state(rec) == state(Recorder(4, 3))
+    with pytest.raises(PareError, match="nothing was recorded yet"):
+        rec.scores("el2n")
+
+
+def test_memory_of_the_caller_is_copied(rng):
+    """A loop may fill the same arrays again before the batch is worked off."""
+    logits, labels = rng.normal(size=(2, 4, 3)), np.array([0, 1, 2, 0])
+    rec, index, shown = Recorder(4, 3, window=WINDOW), np.arange(4), np.empty((4, 3))
+    for epoch in range(2):
+        shown[:] = logits[epoch]
+        rec.update(index, shown, labels, epoch)
+        shown[:] = np.nan
+    assert state(rec) == state(record(logits, labels))
 
 
 @pytest.mark.parametrize(

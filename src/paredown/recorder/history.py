@@ -20,7 +20,7 @@ __all__ = ["FINE", "HALF", "MAX_OBSERVATIONS", "TDDS_WINDOWS", "Layout", "Table"
 
 Table = NDArray[np.void]  # one record per example
 
-FINE = 2.0**48  # units of the sums of numbers up to 2: an int64 holds MAX_OBSERVATIONS of them
+FINE = 2.0**47  # units of the sums of numbers below 2: an int64 holds twice MAX_OBSERVATIONS of them
 HALF = 2.0**31  # units of the probability whose exact variance is kept: its square is split into two halves
 MAX_OBSERVATIONS = 2**14
 TDDS_WINDOWS = 8  # windows in the exponential average of tdds: older ones have weights below 1e-8
@@ -91,7 +91,7 @@ class Layout:
         latest[:, LAST_EL2N] = seen.el2n
         latest[:, LAST_MARGIN] = seen.margin
         latest[:, LAST_ENTROPY] = seen.entropy
-        latest[:, LAST_GRAND] = np.nan if seen.grand is None else seen.grand
+        latest[:, LAST_GRAND] = seen.grand
         if epoch in self.el2n_epochs:
             rows["el2n_at"][:, self.el2n_epochs.index(epoch)] = seen.el2n
         rows["seen"] += 1

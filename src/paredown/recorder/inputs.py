@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.data import name_rows
 from paredown.errors import PareError
+from paredown.recorder.observe import lengths_with_one
 
 __all__ = ["ArrayBatch", "name_examples", "read_batch", "read_count", "to_array"]
 
@@ -18,12 +19,21 @@ _LARGEST_LOGIT = 1e30  # far beyond any network, and sums of a row's squares sta
 
 
 class ArrayBatch(NamedTuple):
-    """A checked batch."""
+    """A checked batch, in arrays of its own."""
 
     indices: NDArray[np.int64]
     logits: NDArray[np.float64]
     labels: NDArray[np.int64]
-    features: NDArray[np.float64] | None
+    feature_lengths: NDArray[np.float64]  # of [h, 1]; NaN where there are no features
+
+    def rows(self, chosen: NDArray[np.int64]) -> ArrayBatch:
+        """Some rows of the batch."""
+        return ArrayBatch._make(part[chosen] for part in self)
+
+    @classmethod
+    def joined(cls, batches: list[ArrayBatch]) -> ArrayBatch:
+        """Several batches as one."""
+        return batches[0] if len(batches) == 1 else cls._make(map(np.concatenate, zip(*batches, strict=True)))
 
 
 def to_array(value: Any) -> NDArray[Any]:
@@ -69,8 +79,10 @@ def read_batch(
     _in_range(index, n_examples, "index", f"examples are numbered 0 to {n_examples - 1}", where)
     _in_range(label, n_classes, "label", f"classes are numbered 0 to {n_classes - 1}", where)
     logit = _numbers(logit, "logits", index, where, name)
-    feature = None if features is None else _features(features, index, where, name)
-    return ArrayBatch(index, logit, label, feature)
+    lengths = np.full(len(index), np.nan)
+    if features is not None:
+        lengths = lengths_with_one(_features(features, index, where, name))
+    return ArrayBatch(index, logit, label, lengths)
 
 
 def name_examples(indices: NDArray[Any], *, ids: NDArray[Any] | None = None) -> str:
@@ -85,7 +97,7 @@ def _whole_numbers(value: Any, name: str, where: str) -> NDArray[np.int64]:
         raise PareError(f"{where}: {name} must be one-dimensional, got shape {array.shape}{hint}.")
     if array.dtype.kind not in "iu" and array.size:
         raise PareError(f"{where}: {name} must be whole numbers, got {array.dtype}.")
-    return array.astype(np.int64, copy=False)
+    return array.astype(np.int64)
 
 
 def _in_range(values: NDArray[np.int64], end: int, name: str, meaning: str, where: str) -> None:
@@ -101,7 +113,7 @@ def _numbers(
 ) -> NDArray[np.float64]:
     if values.dtype.kind in "OSUTbcmM":
         raise PareError(f"{where}: {what} must be numbers, got {values.dtype}.")
-    numbers = np.ascontiguousarray(values, dtype=np.float64)
+    numbers = np.array(values, dtype=np.float64, order="C")  # a copy: the caller may use the memory again
     if numbers.size and not np.abs(numbers).max() <= _LARGEST_LOGIT:  # NaN compares as false
         bad = np.flatnonzero(~(np.abs(numbers).max(axis=1) <= _LARGEST_LOGIT))
         raise PareError(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Observed", "column_sums", "observe"]
+__all__ = ["Observed", "column_sums", "lengths_with_one", "observe"]
 
 
 class Observed(NamedTuple):
@@ -18,17 +18,15 @@ class Observed(NamedTuple):
     margin: NDArray[np.float64]  # the label's logit minus the largest other one
     entropy: NDArray[np.float64]  # of the softmax, in nats
     correct: NDArray[np.bool_]  # whether the label has the largest logit; the first class wins a tie
-    grand: NDArray[np.float64] | None  # length of the last layer's gradient, where features are given
+    grand: NDArray[np.float64]  # length of the last layer's gradient; NaN where no features are given
     p: NDArray[np.float64]  # the softmax, (rows, classes), a transposed view
 
     def rows(self, chosen: NDArray[np.int64]) -> Observed:
         """The same for some rows of the batch."""
-        return Observed(*(None if part is None else part[chosen] for part in self))  # type: ignore[arg-type]
+        return Observed._make(part[chosen] for part in self)
 
 
-def observe(
-    logits: NDArray[np.float64], labels: NDArray[np.int64], features: NDArray[np.float64] | None = None
-) -> Observed:
+def observe(logits: NDArray[np.float64], labels: NDArray[np.int64], feature_lengths: NDArray[np.float64]) -> Observed:
     """The numbers of `Observed` from finite logits (rows, classes).
 
     Arrays are turned to (classes, rows): sums then run down the columns, class after class, which is quick for few
@@ -57,9 +55,13 @@ def observe(
     error[labels, rows] -= 1.0
     np.multiply(error, error, out=error)
     el2n = np.sqrt(column_sums(error))
-    grand = None if features is None else el2n * np.sqrt(column_sums(np.square(features.T)) + 1.0)
     correct = logits.argmax(axis=1) == labels
-    return Observed(p_true, el2n, margin, entropy, correct, grand, p.T)
+    return Observed(p_true, el2n, margin, entropy, correct, el2n * feature_lengths, p.T)
+
+
+def lengths_with_one(features: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The lengths of the rows [h, 1]."""
+    return np.sqrt(column_sums(np.square(features.T)) + 1.0)
 
 
 def column_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:

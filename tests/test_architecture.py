@@ -27,6 +27,7 @@ LAYERS = [
     {"scale"},
     {"pruning", "exporting"},
     {"plots"},
+    {"evaluate"},
     {"demo", "reproduce"},
     {"cli"},
 ]
@@ -37,7 +38,7 @@ OWNERS = {
     "matplotlib": {"plots", "reproduce"},
     "sklearn": {"demo"},
     "datasets": {"sources", "exporting"},
-    "torch": {"kernels", "encoders", "importing", "train"},
+    "torch": {"kernels", "encoders", "evaluate", "importing", "train"},
     "torchvision": {"encoders"},
     "timm": {"encoders", "train"},
     "open_clip": {"encoders"},

@@ -6,7 +6,7 @@ Everything takes arrays (predictions, labels, images, features), so that any tra
 from __future__ import annotations
 
 from paredown.evaluate.classes import ClassChange, ClassComparison, compare_classes, draw_classes
-from paredown.evaluate.compute import Timing, count_flops, save_fraction, time_call, training_flops
+from paredown.evaluate.compute import Timing, count_flops, count_training_flops, measure_saving, time_call
 from paredown.evaluate.corruptions import CORRUPTIONS, CorruptionAccuracy, corrupt, measure_corruptions
 from paredown.evaluate.cues import ShapeBias, map_decisions, measure_shape_bias
 from paredown.evaluate.observers import (
@@ -37,6 +37,7 @@ __all__ = [
     "compare_observers",
     "corrupt",
     "count_flops",
+    "count_training_flops",
     "draw_classes",
     "join_trials",
     "leave_out_conditions",
@@ -44,8 +45,7 @@ __all__ = [
     "map_decisions",
     "measure_agreement",
     "measure_corruptions",
+    "measure_saving",
     "measure_shape_bias",
-    "save_fraction",
     "time_call",
-    "training_flops",
 ]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError
 
-__all__ = ["Timing", "count_flops", "save_fraction", "time_call", "training_flops"]
+__all__ = ["Timing", "count_flops", "count_training_flops", "measure_saving", "time_call"]
 
 BACKWARD = 2.0  # forward passes that one backward pass costs: gradients of the inputs, and of the weights
 
@@ -31,8 +31,11 @@ def count_flops(model: Callable[[Any], Any], inputs: Any) -> float:
         model: a torch module (put into evaluation mode while it is counted), or any function of a tensor.
         inputs: a small batch as an array or a tensor, examples first.
     """
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
+    try:
+        import torch
+        from torch.utils.flop_counter import FlopCounterMode
+    except ImportError as error:
+        raise PareError("counting FLOPs needs torch: pip install 'paredown[train]'.") from error
 
     batch = inputs if isinstance(inputs, torch.Tensor) else torch.as_tensor(np.asarray(inputs))
     if not batch.ndim or not len(batch):
@@ -50,7 +53,7 @@ def count_flops(model: Callable[[Any], Any], inputs: Any) -> float:
     return counter.get_total_flops() / len(batch)
 
 
-def training_flops(forward: float, examples: int, epochs: float) -> float:
+def count_training_flops(forward: float, examples: int, epochs: float) -> float:
     """FLOPs of training: 3 x forward x examples x epochs.
 
     The usual convention: a backward pass costs two forward passes. It overstates by the gradient with respect to the
@@ -61,7 +64,7 @@ def training_flops(forward: float, examples: int, epochs: float) -> float:
     return (1 + BACKWARD) * forward * examples * epochs
 
 
-def save_fraction(full: float, pruned: float, *, scoring: float = 0.0) -> float:
+def measure_saving(full: float, pruned: float, *, scoring: float = 0.0) -> float:
     """Share of the compute that pruning saves; negative where scoring costs more than it saves.
 
     Args:

@@ -228,7 +228,7 @@ def _answers(trials: Trials, rows: NDArray[np.int64], where: str) -> dict[str, N
         own = own[np.argsort(trials.image[own], kind="stable")]
         images = trials.image[own]
         if (images[1:] == images[:-1]).any():
-            twice = images[1:][images[1:] == images[:-1]][0]
+            twice = str(images[1:][images[1:] == images[:-1]][0])
             raise PareError(f"{where}: observer {name!r} answered image {twice!r} more than once; keep one answer.")
         if seen is not None and not np.array_equal(seen, images):
             odd = sorted(set(seen.tolist()) ^ set(images.tolist()))[0]

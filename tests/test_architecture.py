@@ -20,19 +20,14 @@ LAYERS = [
     {"data", "sizes"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},
-<<<<<<< HEAD
-    {"encoders", "checkpoint"},
+    {"recorder", "encoders", "checkpoint"},
     {"train"},
     {"metrics"},
-    {"embedding", "importing", "scoring", "selection"},
-=======
-    {"recorder"},
-    {"metrics", "encoders", "checkpoint"},
-    {"embedding", "scoring", "selection", "adapters"},
->>>>>>> 7530d502d2b62c762939cc62fbdfd91346e5ef6c
+    {"adapters", "embedding", "importing", "scoring", "selection"},
     {"scale"},
     {"pruning", "exporting"},
     {"plots"},
+    {"evaluate"},
     {"demo", "reproduce"},
     {"cli"},
 ]
@@ -43,7 +38,7 @@ OWNERS = {
     "matplotlib": {"plots", "reproduce"},
     "sklearn": {"demo"},
     "datasets": {"sources", "exporting"},
-    "torch": {"adapters", "encoders", "importing", "kernels", "train"},
+    "torch": {"adapters", "encoders", "evaluate", "importing", "kernels", "train"},
     "torchvision": {"encoders"},
     "timm": {"encoders", "train"},
     "open_clip": {"encoders"},

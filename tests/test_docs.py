@@ -13,6 +13,7 @@ PAGES = [
     "README.md",
     "docs/getting-started.md",
     "docs/scaling.md",
+    "docs/evaluation.md",
     # Lightning and transformers warn about their own dependencies.
     pytest.param("docs/recording.md", marks=pytest.mark.filterwarnings("ignore")),
 ]

@@ -21,6 +21,7 @@ from paredown.kernels.screened import ScreenedSearch, fit_screen, leading_basis,
 
 __all__ = [
     "KERNELS",
+    "TRIAL_ROWS",
     "Search",
     "choose_search",
     "fit_screen",
@@ -56,9 +57,9 @@ def nearest(block: Rows, centroids: Rows) -> tuple[Indices, NDArray[np.float32]]
     return ExactSearch(centroids)(block)
 
 
-def worth_a_trial(n: int, centroids: Rows) -> bool:
-    """Whether comparing n rows with the centroids is enough work to look for a faster kernel."""
-    return n * centroids.size >= _WORTHWHILE
+def worth_a_trial(n: int, centroid_numbers: int) -> bool:
+    """Whether comparing n rows with centroids of so many numbers is enough work to look for a faster kernel."""
+    return n * centroid_numbers >= _WORTHWHILE
 
 
 def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") -> Search:
@@ -69,7 +70,7 @@ def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") 
     if kernel not in KERNELS:
         raise unknown_name("kernel", kernel, KERNELS)
     exact = ExactSearch(centroids)
-    if kernel == "float32" or (kernel == "auto" and not worth_a_trial(n, centroids)):
+    if kernel == "float32" or (kernel == "auto" and not worth_a_trial(n, centroids.size)):
         return exact
     rows = rows[:TRIAL_ROWS]
     truth, _ = exact(rows)

@@ -20,6 +20,7 @@ LAYERS = [
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},
     {"metrics", "encoders", "checkpoint"},
+    {"models"},
     {"embedding", "scoring", "selection"},
     {"scale"},
     {"pruning", "exporting"},

@@ -147,7 +147,7 @@ def read_model(path: str | Path) -> FittedModel:
     if not Path(path).is_file():
         raise PareError(f"{path}: there is no such file; a model is written with save_model= or --save-model.")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         record = json.loads(str(arrays.pop(_RECORD)))
         is_model = record["format"] == FORMAT

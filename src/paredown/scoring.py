@@ -112,13 +112,10 @@ def _check_models(
     METRICS[name].check_options(name, options)
     if model is not None:
         if model.metric != name:
-            raise PareError(
-                f"the model is of metric {model.metric!r}, and {name!r} was asked for; leave the metric out."
-            )
+            raise PareError(f"the model is of metric {model.metric!r}, and {name!r} was asked; leave the metric out.")
         if start is not None or save_model is not None:
-            raise PareError(
-                "a given model is not fitted again: leave out start and save_model (--warm-start, --save-model)."
-            )
+            given = "start (--warm-start)" if start is not None else "save_model (--save-model)"
+            raise PareError(f"a given model is not fitted again; leave out {given}, or the model.")
         model.check_options(options)
     if start is not None:
         if not METRICS[name].can_start:

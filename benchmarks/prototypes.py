@@ -157,6 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=["fit", "scoring", "growth", "big"])
     parser.add_argument("--folder", type=Path, help="where to put the generated data")
+    parser.add_argument("--figure", type=Path, help="where to draw the growth, as .png")
     parser.add_argument("--contender", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contender:
@@ -175,7 +176,7 @@ def main() -> None:
             if "scoring" in parts:
                 compare_scoring(file, dim)
         if "growth" in parts:
-            show_growth(file)
+            show_growth(file, options.figure)
         if "big" in parts:
             prune_imagenet_size(file)
 
@@ -201,13 +202,34 @@ def compare_scoring(file: Path, dim: int) -> None:
         )
 
 
-def show_growth(file: Path) -> None:
+def show_growth(file: Path, figure: Path | None) -> None:
     """Cost and memory from 10^5 to 10^6 rows."""
     print("growth with n at 384 dimensions, k = 500, 1 GiB")
-    for n in (100_000, 300_000, 1_000_000):
+    sizes, found = (100_000, 200_000, 400_000, 700_000, 1_000_000), []
+    for n in sizes:
         structured(file, n, 384)
-        found = run("paredown 1 GiB", file, 500)
-        print(f"  {n}: {1e6 * found['seconds'] / n:.1f} us a row, peak {found['peak GiB']:.2f} GiB", flush=True)
+        found.append(run("paredown 1 GiB", file, 500))
+        seconds, peak = found[-1]["seconds"], found[-1]["peak GiB"]
+        print(f"  {n}: {seconds:.1f} CPU s, {1e6 * seconds / n:.1f} us a row, peak {peak:.2f} GiB", flush=True)
+    if figure is not None:
+        draw_growth(sizes, found, figure)
+
+
+def draw_growth(sizes: tuple[int, ...], found: list[dict], figure: Path) -> None:
+    """CPU time and peak memory against the number of rows."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    _, panels = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    for panel, key, label in zip(panels, ("seconds", "peak GiB"), ("CPU seconds", "peak memory, GiB"), strict=True):
+        panel.plot([n / 1e6 for n in sizes], [result[key] for result in found], "o-", color="#1f5f8b")
+        panel.set(xlabel="rows, millions", ylabel=label, xlim=(0, None), ylim=(0, None))
+        panel.grid(alpha=0.3)
+    panels[1].set_ylim(0, 1)
+    plt.suptitle("prototypes at 384 dimensions, k = 500, memory 1 GiB: fit and score", fontsize=10)
+    plt.savefig(figure, dpi=120)
 
 
 def prune_imagenet_size(file: Path) -> None:

@@ -23,6 +23,7 @@ LAYERS = [
     {"recorder", "encoders", "checkpoint"},
     {"train"},
     {"metrics"},
+    {"models"},
     {"adapters", "embedding", "importing", "scoring", "selection"},
     {"scale"},
     {"pruning", "exporting"},

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from paredown.io import read_scores as read_scores
     from paredown.io import write_scores as write_scores
     from paredown.metrics import METRICS as METRICS
+    from paredown.models import FittedModel as FittedModel
+    from paredown.models import read_model as read_model
+    from paredown.models import write_model as write_model
     from paredown.pruning import prune as prune
     from paredown.recorder import RECORDED as RECORDED
     from paredown.recorder import Recorder as Recorder
@@ -39,6 +42,7 @@ __version__ = "0.1.0"
 
 # Public name -> the module it lives in; a name that is its own home is a subpackage.
 _HOMES = {
+    "FittedModel": "models",
     "METRICS": "metrics",
     "STRATEGIES": "selection",
     "Labels": "data",
@@ -55,9 +59,11 @@ _HOMES = {
     "open_source": "sources",
     "prune": "pruning",
     "read_manifest": "io",
+    "read_model": "models",
     "read_scores": "io",
     "score": "scoring",
     "select": "selection",
+    "write_model": "models",
     "write_scores": "io",
     "evaluate": "evaluate",
     "perceptron": "perceptron",

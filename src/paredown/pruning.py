@@ -63,7 +63,7 @@ def prune(
     keep_fraction: float,
     out: str | Path | None = None,
     overwrite: bool = False,
-    metric: str = "prototypes",
+    metric: str | None = None,
     strategy: str = "hard",
     balance: float | None = None,
     labels: ArrayLike | Labels | None = None,
@@ -84,12 +84,12 @@ def prune(
         keep_fraction, strategy, labels, **selecting: see `select`.
         out: a folder that will hold `manifest.parquet`, `manifest.json` and `classes.csv`.
         overwrite: replace an existing `out`.
-        metric: a name in `METRICS`.
+        metric: a name in `METRICS`; `prototypes` unless a model in `scoring` says otherwise.
         balance: the floor; defaults to the paper's 0.5 wherever there are labels or clusters to balance.
         seed: decides samples, ties and everything random.
         track: reports progress.
         memory: how much selecting from a table of scores may take, such as `512MiB` or `1GiB`.
-        scoring: further options of `score`, such as `{"k": 100}`.
+        scoring: further options of `score`, such as `{"k": 100}` or `{"model": "model.npz"}`.
     """
     # Settings are checked on a tiny selection first: a mistake must not wait for the scoring to end.
     selecting |= {"keep_fraction": keep_fraction, "strategy": strategy, "seed": seed}
@@ -98,6 +98,11 @@ def prune(
     budget = parse_size(memory)
     if out is not None:
         check_output(Path(out), overwrite=overwrite, folder=True)
+    if isinstance(source, Scores) or (isinstance(source, str | Path) and is_scores(source)):
+        for name in ("model", "start", "save_model"):
+            if (scoring or {}).get(name) is not None:
+                option = {"start": "warm-start"}.get(name, name.replace("_", "-"))
+                raise PareError(f"scores are not made again; leave out {name} (--{option}), or give the embeddings.")
     if isinstance(source, str | Path) and is_scores(source):
         table = open_scores(source, metric=metric)
         if in_memory_bytes(table) > budget:
@@ -127,7 +132,7 @@ def _prune_streamed(
     return kept
 
 
-def open_scores(path: str | Path, *, metric: str) -> ScoreTable:
+def open_scores(path: str | Path, *, metric: str | None) -> ScoreTable:
     """Open a table of scores without reading its rows; the metric names its column only where there is such a one."""
     return open_table(path, metric=_metric_column(path, metric))
 
@@ -149,7 +154,9 @@ def write_selection(kept: Selection | StreamedSelection, folder: Path) -> None:
     write_json(kept.provenance() | {"balance_score": b}, folder / "manifest.json")
 
 
-def _scores(source: Any, *, metric: str, labels: Any, seed: int, track: Track, options: dict[str, Any]) -> Scores:
+def _scores(
+    source: Any, *, metric: str | None, labels: Any, seed: int, track: Track, options: dict[str, Any]
+) -> Scores:
     if isinstance(source, Scores):
         return source
     if isinstance(source, str | Path) and is_scores(source):
@@ -157,8 +164,9 @@ def _scores(source: Any, *, metric: str, labels: Any, seed: int, track: Track, o
     return score(source, metric=metric, labels=labels, seed=seed, track=track, **options)
 
 
-def _metric_column(source: str | Path, metric: str) -> str | None:
+def _metric_column(source: str | Path, metric: str | None) -> str | None:
     """The metric if the table has a column of that name; the default metric is not asked of anyone's table."""
+    metric = metric or "prototypes"
     return metric if metric in score_columns(pq.read_schema(score_files(source)[0])) else None
 
 

@@ -9,6 +9,18 @@ import typer
 from rich.markup import escape
 
 from paredown.cli.app import JsonOption, app, console, emit, error_console, progress_bar, say
+from paredown.cli.scoring import (
+    Exact,
+    K,
+    Kernel,
+    Metric,
+    MetricOptions,
+    ModelFile,
+    SaveModel,
+    WarmStart,
+    asked,
+    scoring_options,
+)
 
 if TYPE_CHECKING:
     from paredown.scale import StreamedSelection
@@ -26,14 +38,6 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
-Metric = Annotated[
-    str,
-    typer.Option(
-        help="How hardness is measured: prototypes, supervised_prototypes, typicality, duplicates, k_center, density "
-        "or random."
-    ),
-]
-K = Annotated[int | None, typer.Option(help="Number of prototypes or clusters; chosen from the data if not given.")]
 LabelFile = Annotated[Path | None, typer.Option("--labels", help="Labels: .npy, or text with one a line.")]
 IdFile = Annotated[Path | None, typer.Option("--ids", help="Ids: .npy, or text with one a line.")]
 Columns = Annotated[
@@ -43,7 +47,6 @@ Columns = Annotated[
 Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")]
 Encoder = Annotated[str, typer.Option(help="How images become embeddings; see paredown embed --help.")]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
-Kernel = Annotated[str | None, typer.Option(help="How centroids are compared; float32 forces the exact way.")]
 Memory = Annotated[str, typer.Option(help="Memory to work in, such as 512MiB: larger data are sampled and streamed.")]
 Seed = Annotated[int, typer.Option(help="Decides samples, ties and everything random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
@@ -53,7 +56,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existin
 def score(
     sources: Sources,
     out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file to write.", show_default=False)],
-    metric: Metric = "prototypes",
+    metric: Metric = None,
     k: K = None,
     labels: LabelFile = None,
     ids: IdFile = None,
@@ -62,6 +65,11 @@ def score(
     encoder: Encoder = "auto",
     on_error: OnBad = "raise",
     kernel: Kernel = None,
+    exact: Exact = False,
+    option: MetricOptions = None,
+    model: ModelFile = None,
+    warm_start: WarmStart = None,
+    save_model: SaveModel = None,
     memory: Memory = "1GiB",
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -74,10 +82,26 @@ def score(
     check_table_name(out)
     check_output(out, overwrite=overwrite)
     opened = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
-    ready = _ready_encoder(opened, metric, encoder)
-    _announce(opened, metric, k, ready)
-    options = _scoring_options(out, metric, k, ready, on_error, kernel, memory)
-    scores = score_sources(opened, metric=metric, seed=seed, track=progress_bar, **options)
+    name, given = asked(metric, model)
+    ready = _ready_encoder(opened, name, encoder)
+    options = scoring_options(
+        name,
+        out=out,
+        k=k,
+        encoder=ready,
+        on_error=on_error,
+        kernel=kernel,
+        exact=exact,
+        memory=memory,
+        options=option,
+        model=given,
+        warm_start=warm_start,
+        save_model=save_model,
+        overwrite=overwrite,
+    )
+    if given is None:
+        _announce(opened, name, k, ready)
+    scores = score_sources(opened, metric=name, seed=seed, track=progress_bar, **options)
     write_scores(scores, out, overwrite=overwrite)
 
     def show() -> None:
@@ -106,7 +130,7 @@ def prune(
     quota: Annotated[str, typer.Option(help="none, proportional or equal numbers per class.")] = "none",
     drop_hardest: Annotated[float, typer.Option(help="Left out first by window and stratified.")] = 0.05,
     mix_random: Annotated[float, typer.Option(help="Fraction of the kept ones drawn at random.")] = 0.0,
-    metric: Metric = "prototypes",
+    metric: Metric = None,
     k: K = None,
     labels: LabelFile = None,
     ids: IdFile = None,
@@ -115,6 +139,11 @@ def prune(
     encoder: Encoder = "auto",
     on_error: OnBad = "raise",
     kernel: Kernel = None,
+    exact: Exact = False,
+    option: MetricOptions = None,
+    model: ModelFile = None,
+    warm_start: WarmStart = None,
+    save_model: SaveModel = None,
     memory: Memory = "1GiB",
     seed: Seed = 0,
     overwrite: Overwrite = False,
@@ -125,26 +154,43 @@ def prune(
     from paredown.pruning import class_table
     from paredown.pruning import prune as prune_source
 
-    scoring: dict[str, Any] = {}
     source: Any = sources[0]
-    given: Any = None
+    table_labels: Any = None
+    name, given = asked(metric, model)
     if len(sources) == 1 and is_scores(source):
-        given = _column(labels)
-        _announce_table(source, metric, memory)
+        table_labels = _column(labels)
+        models = {"model": given, "start": warm_start, "save_model": save_model}
+        scoring = {name: value for name, value in models.items() if value is not None}  # refused by `prune`
+        _announce_table(source, name, memory)
     else:
         source = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
-        ready = _ready_encoder(source, metric, encoder)
-        _announce(source, metric, k, ready)
-        scoring = _scoring_options(out, metric, k, ready, on_error, kernel, memory)
+        ready = _ready_encoder(source, name, encoder)
+        scoring = scoring_options(
+            name,
+            out=out,
+            k=k,
+            encoder=ready,
+            on_error=on_error,
+            kernel=kernel,
+            exact=exact,
+            memory=memory,
+            options=option,
+            model=given,
+            warm_start=warm_start,
+            save_model=save_model,
+            overwrite=overwrite,
+        )
+        if given is None:
+            _announce(source, name, k, ready)
     kept = prune_source(
         source,
         keep_fraction=keep_fraction,
         out=out,
         overwrite=overwrite,
-        metric=metric,
+        metric=name,
         strategy=strategy,
         balance=balance,
-        labels=given,
+        labels=table_labels,
         seed=seed,
         track=progress_bar,
         memory=memory,
@@ -205,24 +251,6 @@ def export(
         as_json=as_json,
         show=lambda: say(f"{number:,} kept examples written to [bold]{out}[/] as {to}."),
     )
-
-
-def _scoring_options(
-    out: Path, metric: str, k: int | None, encoder: Any, on_error: str, kernel: str | None, memory: str
-) -> dict[str, Any]:
-    """What `score` is told beyond the source; the metric's own options where they were given or it knows them."""
-    from paredown.metrics import METRICS
-    from paredown.sizes import parse_size
-
-    given = {"k": k, "kernel": kernel}
-    if metric in METRICS and "memory" in METRICS[metric].options:
-        given["memory"] = parse_size(memory)
-    return {
-        "encoder": encoder,
-        "on_error": on_error,
-        "checkpoint": out.with_name(f".{out.name}.parts"),
-        **{name: value for name, value in given.items() if value is not None},
-    }
 
 
 def open_sources(
@@ -309,7 +337,9 @@ def _show_scoring(provenance: dict[str, Any]) -> None:
         say(f"Encoder: {escape(provenance['source']['encoder'])}.")
     for warning in provenance.get("warnings", []):
         say(f"[yellow]Warning:[/] {escape(warning)}")
-    if "k" in report:
+    if "model" in provenance:
+        say(f"Scored with the model {provenance['model']['fingerprint']}; nothing was fitted.")
+    elif "k" in report:
         others = report.get("k_sensitivity", {})
         text = ", ".join(f"{value:.2f} at k = {k}" for k, value in others.items())
         lowest = min(others.values(), default=1.0)

@@ -7,6 +7,7 @@ a few thousand sample rows; whatever chooses the centroid, the cosine that becom
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from time import process_time
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from paredown.kernels.screened import ScreenedSearch, fit_screen, leading_basis,
 
 __all__ = [
     "KERNELS",
+    "TRIAL_ROWS",
     "Search",
     "choose_search",
     "fit_screen",
@@ -35,7 +37,9 @@ TRIAL_ROWS = 4_096
 AGREEMENT = 0.999  # of the sample rows must get the centroid that float32 gives them
 _FASTER = 1.15  # another kernel must be this much faster than float32
 _WORTHWHILE = 5e10  # multiplications below which choosing would take longer than it saves
+_WORTH_TORCH = 20.0  # seconds of searching below which importing torch would take longer than it saves
 _QUICK_LOOK = 256  # rows after which a kernel that is clearly slower is given up
+_TORCH = ("int8", "bfloat16", "cuda")
 
 Rows = NDArray[np.float32]
 Indices = NDArray[np.int64]
@@ -56,9 +60,9 @@ def nearest(block: Rows, centroids: Rows) -> tuple[Indices, NDArray[np.float32]]
     return ExactSearch(centroids)(block)
 
 
-def worth_a_trial(n: int, centroids: Rows) -> bool:
-    """Whether comparing n rows with the centroids is enough work to look for a faster kernel."""
-    return n * centroids.size >= _WORTHWHILE
+def worth_a_trial(n: int, centroid_numbers: int) -> bool:
+    """Whether comparing n rows with centroids of so many numbers is enough work to look for a faster kernel."""
+    return n * centroid_numbers >= _WORTHWHILE
 
 
 def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") -> Search:
@@ -69,19 +73,21 @@ def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") 
     if kernel not in KERNELS:
         raise unknown_name("kernel", kernel, KERNELS)
     exact = ExactSearch(centroids)
-    if kernel == "float32" or (kernel == "auto" and not worth_a_trial(n, centroids)):
+    if kernel == "float32" or (kernel == "auto" and not worth_a_trial(n, centroids.size)):
         return exact
     rows = rows[:TRIAL_ROWS]
     truth, _ = exact(rows)
-    names = _present() if kernel == "auto" else [kernel]
     limit = _seconds(exact, rows) / _FASTER if kernel == "auto" else np.inf
     best: Search | None = None
-    for search in _prepared(names, centroids, rows, truth, optional=kernel == "auto"):
-        quick = _seconds(search, rows[:_QUICK_LOOK]) * len(rows) / _QUICK_LOOK
-        if quick < 2 * limit and np.mean(search(rows)[0] == truth) >= AGREEMENT:
-            seconds = _seconds(search, rows)
-            if seconds < limit:
-                best, limit = search, seconds
+    for name in _present() if kernel == "auto" else [kernel]:
+        if name in _TORCH and kernel == "auto" and "torch" not in sys.modules and limit * n / len(rows) < _WORTH_TORCH:
+            continue
+        for search in _prepared(name, centroids, rows, truth, optional=kernel == "auto"):
+            quick = _seconds(search, rows[:_QUICK_LOOK]) * len(rows) / _QUICK_LOOK
+            if quick < 2 * limit and np.mean(search(rows)[0] == truth) >= AGREEMENT:
+                seconds = _seconds(search, rows)
+                if seconds < limit:
+                    best, limit = search, seconds
     if best is None and kernel != "auto":
         raise PareError(f"kernel {kernel!r} does not agree with float32 on these data; use kernel 'float32'.")
     return best or exact
@@ -103,17 +109,15 @@ def load_search(name: str, centroids: Rows, arrays: dict[str, NDArray[Any]]) -> 
 
 
 def _present() -> list[str]:
-    low = ["int8", "bfloat16", "cuda"] if importlib.util.find_spec("torch") else []
-    return ["screened", *low]
+    return ["screened", *(_TORCH if importlib.util.find_spec("torch") else ())]
 
 
-def _prepared(names: list[str], centroids: Rows, rows: Rows, truth: Indices, *, optional: bool) -> Iterator[Search]:
-    for name in names:
-        try:
-            yield from KERNELS[name](centroids, rows, truth)
-        except (PareError, RuntimeError):  # an instruction, a device or a private function that is not there
-            if not optional:
-                raise
+def _prepared(name: str, centroids: Rows, rows: Rows, truth: Indices, *, optional: bool) -> Iterator[Search]:
+    try:
+        yield from KERNELS[name](centroids, rows, truth)
+    except (PareError, RuntimeError):  # an instruction, a device or a private function that is not there
+        if not optional:
+            raise
 
 
 def _seconds(search: Search, rows: Rows) -> float:

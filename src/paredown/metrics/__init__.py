@@ -25,7 +25,7 @@ METRICS: dict[str, Metric] = {
         fit_prototypes,
         summary="cosine distance to the nearest k-means centroid of the embeddings; no labels needed",
         needs=("embeddings",),
-        cost="k-means on a sample of 256 k rows, then one pass of n k dim multiplications",
+        cost="k-means on a sample of 256 k rows (or as `method` says), then one pass of n k dim multiplications",
         reference="section 6, appendices on the number of clusters and on ensembles",
         load=Prototypes.load,
     ),

@@ -14,6 +14,17 @@ from paredown.errors import PareError
 
 __all__ = ["Metric", "Model"]
 
+_NOT_OPTIONS = ("source", "seed", "track", "start")  # what `fit` is given beside the options
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+# Type of an option, as its annotation says -> how text becomes one, and what to call it.
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": lambda t: _TRUTH[t.lower()],
+}
+_KINDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+
 
 class Model(Protocol):
     """A fitted metric: frozen, and row-wise, so that any split of the data gives the same scores."""
@@ -47,7 +58,23 @@ class Metric:
     def options(self) -> dict[str, Any]:
         """The metric's own options with their defaults."""
         parameters = inspect.signature(self.fit).parameters
-        return {name: p.default for name, p in parameters.items() if name not in ("source", "seed", "track")}
+        return {name: p.default for name, p in parameters.items() if name not in _NOT_OPTIONS}
+
+    @property
+    def can_start(self) -> bool:
+        """Whether a fit can begin with the centroids of an earlier model."""
+        return "start" in inspect.signature(self.fit).parameters
+
+    def parse_option(self, metric: str, option: str, text: str) -> Any:
+        """The value of an option written as text, by the type it has."""
+        self.check_options(metric, {option: text})
+        wanted = inspect.signature(self.fit).parameters[option].annotation.split(" | ")
+        if text.lower() == "none" and "None" in wanted:
+            return None
+        try:
+            return _PARSERS[wanted[0]](text)
+        except (ValueError, KeyError) as error:
+            raise PareError(f"option {option!r} of metric {metric!r} is {_KINDS[wanted[0]]}, got {text!r}.") from error
 
     def check_options(self, name: str, given: dict[str, Any]) -> None:
         """Raise on an option the metric does not have."""

@@ -54,8 +54,11 @@ def fit_density(
     k: int | None = None,
     neighbours: int = 20,
     temperature: float = 0.1,
+    method: str = "sample",
+    restarts: int = 1,
     kernel: str = "auto",
     memory: int = 2**30,
+    start: NDArray[np.float32] | None = None,
     track: Track = silent,
 ) -> Density:
     """Give each cluster a share of what is kept by its complexity, and rank its rows against that share.
@@ -73,10 +76,23 @@ def fit_density(
     p, filled up in proportion where a cluster is too small for its own. As long as none is, the rows kept at fraction f
     are those with score >= 1 / f. This departs from the paper, which mends budgets that exceed their cluster by a
     quadratic program. A floor per cluster (`balance`) would soften the budgets: 0 leaves them as they are.
+
+    `method`, `restarts`, `kernel`, `memory` and `start` are those of `prototypes`.
     """
     if neighbours < 1 or not temperature > 0:
         raise PareError(f"neighbours must be at least 1 and temperature above 0, got {neighbours} and {temperature}.")
-    prototypes = fit_prototypes(source, seed=seed, k=k, sensitivity=False, kernel=kernel, memory=memory, track=track)
+    prototypes = fit_prototypes(
+        source,
+        seed=seed,
+        k=k,
+        method=method,
+        restarts=restarts,
+        sensitivity=False,
+        kernel=kernel,
+        memory=memory,
+        start=start,
+        track=track,
+    )
     found = [
         _keys(*prototypes.search(batch.vectors))
         for batch in track(source.batches(), "distances in clusters", total=source.n_blocks)

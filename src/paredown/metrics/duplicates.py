@@ -26,6 +26,7 @@ def fit_duplicates(
     seed: int,
     k: int | None = None,
     threshold: float = 0.05,
+    method: str = "sample",
     kernel: str = "auto",
     memory: int = 2**30,
     track: Track = silent,
@@ -37,15 +38,18 @@ def fit_duplicates(
     hardest drops copies first and never the last of a group. SemDeDup orders a cluster by distance to its centroid
     instead, and drops everything nearer than a threshold; here `threshold` only decides what `report` counts.
 
-    The clusters are those of spherical k-means, `default_k` of them unless `k` is given; copies on two sides of a
-    border between clusters are not seen. The cost is n^2 / (2k) dim multiplications after the k-means, and one pass
-    over the embeddings for each `memory` / 2 bytes of them. Large scores say little: early rows have few before them.
+    The clusters are those of spherical k-means, fitted by `method`, and `default_k` of them unless `k` is given; copies
+    on two sides of a border between clusters are not seen. The cost is n^2 / (2k) dim multiplications after the
+    k-means, and one pass over the embeddings for each `memory` / 2 bytes of them. Large scores say little: early rows
+    have few before them.
     """
     n = len(source)
     if not 0 <= threshold <= _FARTHEST:
         raise PareError(f"threshold is a cosine distance between 0 and 2, got {threshold}.")
     k = default_k(n) if k is None else k
-    prototypes = fit_prototypes(source, seed=seed, k=k, sensitivity=False, kernel=kernel, memory=memory, track=track)
+    prototypes = fit_prototypes(
+        source, seed=seed, k=k, method=method, sensitivity=False, kernel=kernel, memory=memory, track=track
+    )
     found = [prototypes.search(batch.vectors)[0] for batch in track(source.batches(), "clusters", source.n_blocks)]
     clusters, hashes = np.concatenate(found), hash_ids(source.ids, seed=seed)
     order = np.lexsort((hashes, clusters))

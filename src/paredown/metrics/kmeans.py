@@ -1,38 +1,61 @@
 """Spherical k-means: clusters of directions, as the prototype metric of section 6 needs them.
 
 Most of the work of Lloyd's algorithm is finding the nearest centroid of every row, again and again, while the centroids
-still move. Where there is much of it, the first iterations compare rows and centroids in a few leading dimensions only
-(the centroids themselves are always full means), and the last ones compare them fully.
+still move. Where there is much of it, the rows are first clustered in a few leading dimensions, which take little
+memory; a few passes over the rows themselves, held in memory or read again each time, then finish.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from paredown.kernels import fit_screen, leading_basis, nearest, worth_a_trial
+from paredown.errors import PareError, unknown_name
+from paredown.kernels import Search, fit_screen, leading_basis, load_search, nearest, worth_a_trial
+from paredown.kernels.exact import ExactSearch
+from paredown.metrics.lloyd import TOLERANCE, Rows, group, group_in_two_levels
+from paredown.metrics.passes import (
+    Clustering,
+    FittingRows,
+    HeldRows,
+    StreamedRows,
+    directions,
+    lloyd_pass,
+    minibatch_pass,
+    project,
+)
 from paredown.progress import Track, silent
+from paredown.sizes import format_size
+from paredown.sources import VectorSource
 
-__all__ = ["Clustering", "spherical_kmeans"]
+__all__ = ["METHODS", "Clustering", "KMeans", "SourceClustering", "spherical_kmeans"]
 
-_COARSE_SHARE, _COARSE_LEAST = 16, 64  # leading dimensions: a sixteenth of all, but at least 64
-_FINE_ITERATIONS = 3  # at the end, with all dimensions
+METHODS = {
+    "sample": "Lloyd's algorithm on a uniform sample of `sample_per_centroid` rows for each centroid",
+    "full": "the same, then Lloyd's algorithm on all rows until it converges",
+    "minibatch": "a small sample to begin with, then one pass over all rows that moves centroids batch by batch",
+    "hierarchical": "the sample in two levels, for 10,000 centroids and more",
+}
+
+_LEADING_SHARE, _LEADING_LEAST = 32, 64  # leading dimensions: a 32nd of all, but at least 64
+_FINE_PASSES = 3  # with all dimensions, after the leading ones; rows held in memory
+_STREAMED_PASSES = 2  # the same, where every pass reads the source
 _BASIS_ROWS = 4_096
-_SEEDING_PER_CENTROID = 32  # rows that k-means++ looks at, per centroid: its cost is quadratic in k
-_TOLERANCE = 1e-5  # stop when the mean cosine gains less than this
-
-Rows = NDArray[np.float32]
-Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+_MARGIN_ROWS, _MINIBATCH_MARGIN_ROWS = 1_024, 256  # on which the margin of a screened search is measured
+_MINIBATCH_SAMPLE = 32  # rows per centroid that mini-batches begin with
+_ALWAYS = 64 * 2**20  # bytes that centroids may take however little memory is allowed
 
 
-class Clustering(NamedTuple):
-    """Unit centroids (k, dim), and the mean cosine of the rows to their nearest one before the last small step."""
+class SourceClustering(NamedTuple):
+    """Centroids fitted to a source, the mean cosine of rows to the nearest one, and some of the rows."""
 
     centroids: Rows
     mean_cosine: float
+    rows_clustered: int
+    head: Rows  # the rows with the smallest hashes, to measure kernels on
 
 
 def spherical_kmeans(
@@ -48,94 +71,152 @@ def spherical_kmeans(
 ) -> Clustering:
     """Lloyd's algorithm on unit rows with centroids projected back to the sphere; the best of some restarts.
 
-    Each iteration maximises the mean cosine over assignments and then over centroids. A centroid that loses all its
-    rows is put on the row that fits worst. `start` are centroids to begin with, instead of k-means++.
+    `start` are centroids to begin with, instead of k-means++.
     """
-    runs = (
-        _lloyd(vectors, k, np.random.default_rng([seed, run]), iterations, start, kernel, track)
-        for run in range(restarts)
-    )
-    return max(runs, key=lambda run: run.mean_cosine)
+    plan = KMeans(k, seed=seed, iterations=iterations, restarts=restarts, start=start, kernel=kernel)
+    rows = HeldRows(vectors)
+    return plan.fit(rows, rows, vectors[:_BASIS_ROWS], track)
 
 
-def _lloyd(
-    vectors: Rows, k: int, rng: np.random.Generator, iterations: int, start: Rows | None, kernel: str, track: Track
-) -> Clustering:
-    dims = max(_COARSE_LEAST, vectors.shape[1] // _COARSE_SHARE)
-    worth_it = vectors.shape[1] >= 3 * dims and worth_a_trial(iterations * len(vectors), vectors[:k])
-    phases: list[tuple[int, Callable[[Rows], Found]]] = [(iterations, lambda c: nearest(vectors, c))]
-    seeding = vectors
-    if worth_it and kernel != "float32":
-        basis = leading_basis(vectors[:_BASIS_ROWS], dims)
-        seeding = coarse = vectors @ basis
-        fine = min(_FINE_ITERATIONS, iterations)
-        phases = [
-            (iterations - fine, lambda c: _nearest_coarse(coarse, c @ basis)),
-            (fine, lambda c: _nearest_fine(vectors, c, basis)),
-        ]
-    centroids = vectors[_plus_plus(seeding, k, rng)] if start is None else start
-    steps = iter(track(range(iterations), f"k-means, k = {k}", total=iterations))
-    mean_cosine = -1.0
-    for number, search in phases:
+@dataclass(frozen=True)
+class KMeans:
+    """How to cluster: see `METHODS`.
+
+    `iterations` are those on the sample; `passes` the further ones with all dimensions, over the rows that are
+    clustered (all of them for `full` and `minibatch`). `restarts` are compared before the passes.
+    """
+
+    k: int
+    _: KW_ONLY
+    seed: int
+    method: str = "sample"
+    iterations: int = 25
+    restarts: int = 1
+    passes: int | None = None
+    sample_per_centroid: int = 256
+    start: Rows | None = None
+    kernel: str = "auto"
+    memory: int = 2**30
+
+    def cluster(self, source: VectorSource, *, head_rows: int = _BASIS_ROWS, track: Track = silent) -> SourceClustering:
+        """Cluster the rows of a source inside `memory`; `head_rows` of them are wanted back, if memory allows."""
+        n, dim = len(source), source.dim
+        self._check(n, dim)
+        per_centroid = _MINIBATCH_SAMPLE if self.method == "minibatch" else self.sample_per_centroid
+        sampled = min(n, per_centroid * self.k)
+        size = n if self.method == "full" else sampled
+        most = max(self.k, self.memory // (2 * 4 * dim))  # rows to hold at once
+        streamed = size > most
+        dims = self._leading_dims(sampled, dim)
+        if streamed and dims is not None:  # only the leading dimensions of the sample are held
+            head = source.sample(min(max(head_rows, _BASIS_ROWS), most), seed=self.seed)
+            within = max(self.k, self.memory // (4 * 4 * dims))
+            first: FittingRows = StreamedRows(source, min(sampled, within), seed=self.seed)
+        else:
+            head = source.sample(min(max(size, head_rows), most), seed=self.seed)
+            first = HeldRows(head[:sampled])
+        rows = StreamedRows(source, size, seed=self.seed) if streamed else HeldRows(head[:size])
+        if self.method == "minibatch":
+            return SourceClustering(*self._minibatches(source, first, head, track), n, head[:head_rows])
+        return SourceClustering(*self.fit(first, rows, head, track), size, head[:head_rows])
+
+    def fit(self, first: FittingRows, rows: FittingRows, head: Rows, track: Track = silent) -> Clustering:
+        """Find centroids for the rows `first`, then improve them in passes over `rows`."""
+        basis = self._basis(first, head)
+        centroids, mean_cosine = self._begin(first, basis, track)
+        passes = self._default_passes(rows, basis) if self.passes is None else self.passes
+        prepare = self._preparing(basis, head[: _BASIS_ROWS : _BASIS_ROWS // _MARGIN_ROWS])
         before = -np.inf
-        for _ in range(number):
-            next(steps, None)
-            index, cosine = search(centroids)
-            centroids = _means(vectors, index, cosine, k)
-            mean_cosine = float(cosine.mean(dtype=np.float64))
-            if mean_cosine - before < _TOLERANCE:
+        for number in range(passes):
+            label = f"pass {number + 1} of {passes} over {len(rows):,} rows"
+            centroids, mean_cosine = lloyd_pass(rows, centroids, prepare(centroids), track, label)
+            if mean_cosine - before < TOLERANCE:
                 break
             before = mean_cosine
-    for _ in steps:  # converged early: the bar ends full
-        pass
-    return Clustering(centroids, mean_cosine)
+        if mean_cosine is None:
+            mean_cosine = float(nearest(head[:_BASIS_ROWS], centroids)[1].mean(dtype=np.float64))
+        return Clustering(centroids, mean_cosine)
 
+    def _minibatches(self, source: VectorSource, first: FittingRows, head: Rows, track: Track) -> Clustering:
+        basis = self._basis(first, head)
+        centroids, mean_cosine = self._begin(first, basis, track)
+        # The centroids move with every mini-batch, so what is measured of them each time is kept short.
+        prepare = self._preparing(basis, head[:_MINIBATCH_MARGIN_ROWS])
+        passes = 1 if self.passes is None else self.passes
+        for number in range(passes):
+            label = f"mini-batches, pass {number + 1} of {passes}"
+            centroids, mean_cosine = minibatch_pass(
+                source, centroids, prepare, memory=self.memory, track=track, label=label
+            )
+        assert mean_cosine is not None
+        return Clustering(centroids, mean_cosine)
 
-def _nearest_fine(vectors: Rows, centroids: Rows, basis: Rows) -> Found:
-    sample = vectors[:_BASIS_ROWS:4]
-    return fit_screen(centroids, sample, nearest(sample, centroids)[0], basis)(vectors)
+    def _begin(self, first: FittingRows, basis: Rows | None, track: Track) -> tuple[Rows, float | None]:
+        """The centroids to start from, or those of the best of some runs; and their mean cosine, if it is known."""
+        if self.start is not None:
+            return self.start, None
+        grouping = group_in_two_levels if self.method == "hierarchical" else group
+        if basis is None:
+            assert isinstance(first, HeldRows)
+            features = first.vectors
+        else:
+            features = project(first, basis, track)
+        plain = basis is not None  # the leading parts of unit rows are not unit rows
+        generators = (np.random.default_rng([self.seed, run]) for run in range(self.restarts))
+        runs = (grouping(features, self.k, rng, self.iterations, plain=plain, track=track) for rng in generators)
+        best = max(runs, key=lambda run: run.fit)
+        if basis is None:
+            return best.centroids, best.fit
+        return directions(first, best.of_row, self.k, len(basis), track), None
 
+    def _leading_dims(self, rows: int, dim: int) -> int | None:
+        """How many leading dimensions to cluster in first; None where that is not worth it."""
+        dims = max(_LEADING_LEAST, dim // _LEADING_SHARE)
+        heavy = worth_a_trial(self.iterations * rows, self.k * dim)
+        return dims if heavy and dim >= 3 * dims and self.kernel != "float32" else None
 
-def _nearest_coarse(rows: Rows, centroids: Rows) -> Found:
-    """The nearest centroid by inner product in the leading dimensions, and that product for the cosine."""
-    index, product = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
-    for first in range(0, len(rows), 4096):
-        similar = rows[first : first + 4096] @ centroids.T
-        part = similar.argmax(axis=1)
-        index[first : first + 4096] = part
-        product[first : first + 4096] = similar[np.arange(len(part)), part]
-    return index, product
+    def _basis(self, first: FittingRows, head: Rows) -> Rows | None:
+        dims = self._leading_dims(len(first), head.shape[1])
+        return None if dims is None else leading_basis(head[:_BASIS_ROWS], dims)
 
+    def _preparing(self, basis: Rows | None, sample: Rows) -> Callable[[Rows], Search]:
+        """How to make a search for centroids that have moved."""
+        if self.kernel not in ("auto", "float32", "screened"):
+            return lambda centroids: load_search(self.kernel, centroids, {})
+        if basis is None:
+            return ExactSearch
+        return lambda centroids: fit_screen(centroids, sample, nearest(sample, centroids)[0], basis)
 
-def _plus_plus(vectors: Rows, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """k-means++ seeding on a subsample: rows far from all centroids so far are drawn more often."""
-    size = min(len(vectors), _SEEDING_PER_CENTROID * k)
-    subset = rng.choice(len(vectors), size, replace=False) if size < len(vectors) else np.arange(size)
-    vectors = vectors[subset]
-    squares = np.vecdot(vectors, vectors)
-    chosen = np.empty(k, np.int64)
-    chosen[0] = rng.integers(size)
-    distance = np.full(size, np.inf, np.float32)
-    for i in range(1, k):
-        last = vectors[chosen[i - 1]]
-        np.minimum(distance, squares - 2 * (vectors @ last) + last @ last, out=distance)
-        weight = np.maximum(distance, 0).astype(np.float64).cumsum()
-        # All rows may coincide with a centroid already (duplicates): then any row will do.
-        drawn = np.searchsorted(weight, rng.random() * weight[-1], side="right") if weight[-1] > 0 else i
-        chosen[i] = min(int(drawn), size - 1)
-    return subset[chosen]
+    def _default_passes(self, rows: FittingRows, basis: Rows | None) -> int:
+        held = isinstance(rows, HeldRows)
+        if self.method == "full" or (self.start is not None and held):
+            return self.iterations
+        if not held:
+            return _STREAMED_PASSES
+        return 0 if basis is None and self.method == "sample" else _FINE_PASSES
 
-
-def _means(vectors: Rows, index: NDArray[np.int64], cosine: NDArray[np.float32], k: int) -> Rows:
-    """The direction of each cluster's sum; empty clusters move to the rows that fit worst."""
-    from scipy.sparse import csr_array
-
-    n = len(vectors)
-    members = csr_array((np.ones(n, np.float32), index, np.arange(n + 1)), shape=(n, k))
-    centroids = np.asarray(members.T @ vectors, np.float32)
-    lengths = np.sqrt(np.vecdot(centroids, centroids))
-    lost = np.flatnonzero(lengths < 1e-6)  # empty, or members that cancel
-    if len(lost):
-        worst = np.argsort(cosine, kind="stable")[: len(lost)]
-        centroids[lost], lengths[lost] = vectors[worst], 1
-    return centroids / lengths[:, None]
+    def _check(self, n: int, dim: int) -> None:
+        k = self.k
+        if self.method not in METHODS:
+            raise unknown_name("method of k-means", self.method, METHODS)
+        if not 1 <= k <= n:
+            raise PareError(f"k must be between 1 and the number of examples, {n}; got {k}.")
+        if self.restarts < 1 or self.iterations < 1 or self.sample_per_centroid < 1:
+            raise PareError("restarts, iterations and sample_per_centroid must be at least 1.")
+        least = 1 if self.method == "minibatch" else 0
+        if self.passes is not None and self.passes < least:
+            raise PareError(f"passes must be at least {least} with method {self.method!r}, got {self.passes}.")
+        if self.start is not None and self.restarts > 1:
+            raise PareError("centroids to start from leave nothing to restart; leave out restarts, or the start.")
+        if self.start is not None and self.start.shape != (k, dim):
+            given = f"{self.start.shape[0]} of {self.start.shape[1]} dimensions"
+            raise PareError(
+                f"the centroids to start from are {given}, and k = {k} of {dim} are wanted; start from another model, "
+                f"or leave out k."
+            )
+        needed = 8 * 4 * k * dim  # centroids, their sums in double precision, and copies while they move
+        if needed > max(self.memory, _ALWAYS):
+            raise PareError(
+                f"clustering with k = {k:,} centroids of {dim} dimensions takes about {format_size(needed)}, and "
+                f"memory is {format_size(self.memory)}; raise memory (--memory), or lower k."
+            )

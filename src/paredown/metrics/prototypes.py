@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.data import Batch, Scored
-from paredown.errors import PareError
-from paredown.kernels import Search, choose_search, load_search, nearest, search_arrays
-from paredown.metrics.kmeans import spherical_kmeans
+from paredown.kernels import TRIAL_ROWS, Search, choose_search, load_search, nearest, search_arrays
+from paredown.metrics.kmeans import KMeans, spherical_kmeans
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 
@@ -27,6 +26,7 @@ __all__ = [
 ]
 
 SENSITIVITY_ROWS = 5_000  # sample on which the ranking at k is compared with k/3 and 3k
+_SENSITIVITY_K = 10_000  # from which on that would take longer than the clustering
 
 
 @dataclass(frozen=True)
@@ -58,42 +58,57 @@ def fit_prototypes(
     *,
     seed: int,
     k: int | None = None,
+    method: str = "sample",
     sample_per_centroid: int = 256,
     iterations: int = 25,
+    passes: int | None = None,
     restarts: int = 1,
     sensitivity: bool = True,
     kernel: str = "auto",
     memory: int = 2**30,
+    start: NDArray[np.float32] | None = None,
     track: Track = silent,
 ) -> Prototypes:
-    """Cluster a uniform sample of the embeddings by spherical k-means (section 6 and the appendix on k).
+    """Cluster the embeddings by spherical k-means (section 6 and the appendix on k).
 
-    `k` defaults to the number of classes where there are labels, as in the paper, and otherwise to `default_k`. The
-    sample takes at most half of `memory` bytes, whatever `sample_per_centroid` asks for. `kernel` is a name in
-    `paredown.kernels.KERNELS`; `float32` compares every row with every centroid exactly.
+    `k` defaults to the number of centroids in `start`, to the number of classes where there are labels, as in the
+    paper, and otherwise to `default_k`. `method` is a name in `paredown.metrics.kmeans.METHODS`: which rows are
+    clustered and how. `kernel` is a name in `paredown.kernels.KERNELS`; `float32` compares every row with every
+    centroid exactly. Half of `memory` bytes holds rows; where the sample does not fit, passes read the source again.
+
+    `iterations` are those of the sample, `restarts` how often it is begun anew, and `passes` how many further ones
+    compare all dimensions: by default as many as the method needs. `sensitivity` measures how much the choice of k
+    matters, for k below 10,000.
     """
     n = len(source)
-    k = choose_k(source) if k is None else k
-    if not 1 <= k <= n:
-        raise PareError(f"k must be between 1 and the number of examples, {n}; got {k}.")
-    if restarts < 1 or iterations < 1 or sample_per_centroid < 1:
-        raise PareError("restarts, iterations and sample_per_centroid must be at least 1.")
-    most = max(k, memory // (2 * 4 * source.dim))
-    sample = source.sample(min(max(sample_per_centroid * k, SENSITIVITY_ROWS), most), seed=seed)
-    fitting = sample[: sample_per_centroid * k]
-    clustering = spherical_kmeans(
-        fitting, k, seed=seed, iterations=iterations, restarts=restarts, kernel=kernel, track=track
+    if k is None:
+        k = choose_k(source) if start is None else len(start)
+    plan = KMeans(
+        k,
+        seed=seed,
+        method=method,
+        iterations=iterations,
+        restarts=restarts,
+        passes=passes,
+        sample_per_centroid=sample_per_centroid,
+        start=start,
+        kernel=kernel,
+        memory=memory,
     )
-    search = choose_search(clustering.centroids, sample, n=n, kernel=kernel)
+    sensitivity = sensitivity and n > 2 and k < _SENSITIVITY_K
+    wanted = max(SENSITIVITY_ROWS, 6 * k) if sensitivity else TRIAL_ROWS
+    found = plan.cluster(source, head_rows=wanted, track=track)
+    search = choose_search(found.centroids, found.head, n=n, kernel=kernel)
     facts: dict[str, Any] = {
         "k": k,
-        "rows_clustered": len(fitting),
-        "mean_cosine": clustering.mean_cosine,
+        "method": method,
+        "rows_clustered": found.rows_clustered,
+        "mean_cosine": found.mean_cosine,
         "kernel": search.name,
     }
-    if sensitivity and n > 2:
-        facts["k_sensitivity"] = _k_sensitivity(sample[: max(SENSITIVITY_ROWS, 6 * k)], k, seed, track)
-    return Prototypes(clustering.centroids, search, facts)
+    if sensitivity:
+        facts["k_sensitivity"] = _k_sensitivity(found.head, k, seed, track)
+    return Prototypes(found.centroids, search, facts)
 
 
 def default_k(n: int) -> int:

@@ -38,6 +38,7 @@ OWNERS = {
     "torchvision": {"encoders"},
     "timm": {"encoders"},
     "open_clip": {"encoders"},
+    "huggingface_hub": {"encoders"},
     "onnx": {"encoders"},
     "onnxruntime": {"encoders"},
     "safetensors": {"encoders"},

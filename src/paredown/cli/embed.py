@@ -48,7 +48,10 @@ def embed(
     split: Split = None,
     on_error: OnBad = "raise",
     seed: Seed = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a store made with other settings.")] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace a store made with other settings, once the new one is complete."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Turn images into embeddings that score and prune take; the same command again finishes a stopped run."""

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from paredown import __version__
 from paredown.checkpoint import Checkpoint
 from paredown.data import Batch, Labels, Scored, Scores, hash_ids
+from paredown.embedding import SHARD_TO_SCORE, embed_to_score
 from paredown.encoders import Encoder, encode
 from paredown.errors import PareError, unknown_name
 from paredown.metrics import METRICS, Model
@@ -39,6 +40,8 @@ def score(
     on_error: OnError = "raise",
     track: Track = silent,
     checkpoint: str | Path | None = None,
+    keep_checkpoint: bool = False,
+    embeddings: str | Path | None = None,
     **options: Any,
 ) -> Scores:
     """One score per example; higher is harder.
@@ -53,8 +56,11 @@ def score(
             images to an array.
         on_error: `raise` at the first unreadable example, or `skip` it.
         track: reports progress.
-        checkpoint: a folder for the finished parts of long work: a run that was killed is finished from there by the
-            same call. It is gone when the scores are complete.
+        checkpoint: a folder for the finished parts of long work, such as the embeddings of many images: a run that was
+            killed is finished from there by the same call. It is gone when the scores are complete.
+        keep_checkpoint: leave that folder to the caller, who removes it when the scores are safe.
+        embeddings: a folder for the embeddings of images, to stay: a store as `embed` makes it. One that is there
+            already is used, and finished if need be; without it images are embedded in memory or in `checkpoint`.
         **options: the metric's own, such as `k`; see `METRICS[metric].options`.
     """
     if metric not in METRICS:
@@ -66,36 +72,60 @@ def score(
         members = list(source) if not isinstance(source, str) else [source]
     else:
         members = [source]
-    scored = []
+    scored: list[Scores] = []
     for member in members:
         opened = open_source(member, labels=labels, ids=ids, on_error=on_error)  # type: ignore[arg-type]
         if isinstance(member, Source) and labels is not None:
             opened = copy(opened)  # the caller's source keeps its own labels
             opened.labels = Labels.of(labels, length=len(opened))
         parts = None if checkpoint is None else Path(checkpoint) / str(len(scored))
-        scored.append(_score_one(opened, metric, seed, encoder, on_error, track, parts, options))
-    if checkpoint is not None:
+        _check_labels(opened, metric)
+        if embeddings is not None:
+            _check_kept(opened, metric, len(members))
+        if "embeddings" in METRICS[metric].needs and isinstance(opened, ImageSource):
+            opened = _embedded(opened, embeddings, parts, encoder=encoder, seed=seed, on_error=on_error, track=track)
+        scored.append(_score_one(opened, metric, seed, track, parts, options))
+    if checkpoint is not None and not keep_checkpoint:
         rmtree(checkpoint, ignore_errors=True)
     return scored[0] if len(scored) == 1 else _ensemble(scored)
 
 
-def _score_one(
-    source: Source,
-    metric: str,
-    seed: int,
-    encoder: Any,
-    on_error: OnError,
-    track: Track,
-    parts: Path | None,
-    options: dict[str, Any],
-) -> Scores:
-    needs = METRICS[metric].needs
-    if "labels" in needs and source.labels is None:
+def _check_labels(source: Source, metric: str) -> None:
+    if "labels" in METRICS[metric].needs and source.labels is None:
         raise PareError(
             f"metric {metric!r} needs labels, and {source.location} has none; give them, or use metric 'prototypes'."
         )
-    if "embeddings" in needs and isinstance(source, ImageSource):
-        source = encode(source, encoder=encoder, seed=seed, on_error=on_error, track=track)
+
+
+def _check_kept(source: Source, metric: str, members: int) -> None:
+    """Raise where a folder for the embeddings of images has no sense."""
+    if "embeddings" not in METRICS[metric].needs:
+        raise PareError(f"metric {metric!r} does not look at embeddings; leave out the folder for them (--embeddings).")
+    if not isinstance(source, ImageSource):
+        raise PareError(
+            f"{source.location}: these are embeddings already ({source.kind}); --embeddings is for those of images."
+        )
+    if members > 1:
+        raise PareError(
+            f"one folder holds the embeddings of one source, and {members} sources are given; embed each by itself."
+        )
+
+
+def _embedded(
+    images: ImageSource, kept: str | Path | None, parts: Path | None, *, encoder: Any, **options: Any
+) -> VectorSource:
+    """The embeddings of images: in a store to stay, in one among the finished parts if they are many, or in memory."""
+    if kept is not None:
+        return embed_to_score(images, out=Path(kept), encoder=encoder, **options)
+    if parts is not None and len(images) > SHARD_TO_SCORE:
+        return embed_to_score(images, out=parts / "embeddings", encoder=encoder, **options)
+    return encode(images, encoder=encoder, **options)
+
+
+def _score_one(
+    source: Source, metric: str, seed: int, track: Track, parts: Path | None, options: dict[str, Any]
+) -> Scores:
+    needs = METRICS[metric].needs
     settings = {
         "paredown": __version__,
         "metric": metric,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,6 +43,15 @@ Columns = Annotated[
 ]
 Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")]
 Encoder = Annotated[str, typer.Option(help="How images become embeddings; see paredown embed --help.")]
+Embeddings = Annotated[
+    Path | None,
+    typer.Option(
+        "--embeddings",
+        metavar="DIR",
+        help="Keep the embeddings of images in this folder, and use those that are there.",
+        show_default="beside the output until it is complete",
+    ),
+]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
 Kernel = Annotated[str | None, typer.Option(help="How centroids are compared; float32 forces the exact way.")]
 Memory = Annotated[str, typer.Option(help="Memory to work in, such as 512MiB: larger data are sampled and streamed.")]
@@ -60,6 +70,7 @@ def score(
     column: Columns = None,
     split: Split = None,
     encoder: Encoder = "auto",
+    embeddings: Embeddings = None,
     on_error: OnBad = "raise",
     kernel: Kernel = None,
     memory: Memory = "1GiB",
@@ -77,8 +88,10 @@ def score(
     ready = _ready_encoder(opened, metric, encoder)
     _announce(opened, metric, k, ready)
     options = _scoring_options(out, metric, k, ready, on_error, kernel, memory)
+    options |= {"embeddings": embeddings, "keep_checkpoint": True}  # until the file is there
     scores = score_sources(opened, metric=metric, seed=seed, track=progress_bar, **options)
     write_scores(scores, out, overwrite=overwrite)
+    rmtree(options["checkpoint"], ignore_errors=True)
 
     def show() -> None:
         _show_scoring(scores.provenance)
@@ -113,6 +126,7 @@ def prune(
     column: Columns = None,
     split: Split = None,
     encoder: Encoder = "auto",
+    embeddings: Embeddings = None,
     on_error: OnBad = "raise",
     kernel: Kernel = None,
     memory: Memory = "1GiB",
@@ -136,6 +150,7 @@ def prune(
         ready = _ready_encoder(source, metric, encoder)
         _announce(source, metric, k, ready)
         scoring = _scoring_options(out, metric, k, ready, on_error, kernel, memory)
+        scoring["embeddings"] = embeddings
     kept = prune_source(
         source,
         keep_fraction=keep_fraction,

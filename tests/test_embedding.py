@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -190,6 +191,90 @@ def test_killed_at_any_moment_it_finishes_with_the_same_bytes(tmp_path, image_fo
     subprocess.run([*command, out], check=True, capture_output=True)
     assert {file.name: file.stat().st_mtime_ns for file in out.glob("*.npy")}.items() >= done.items()  # left alone
     assert contents(out) == contents(tmp_path / "whole")
+
+
+OVERWRITE = """
+import sys, time
+from paredown import embedding
+real = embedding.write_shard
+embedding.write_shard = lambda *arguments: (time.sleep(0.01), real(*arguments))  # long enough to be killed in
+sys.argv = ["paredown", "embed", *sys.argv[1:], "--dtype", "float32", "--shard-size", "2", "--overwrite"]
+from paredown.cli import main
+main()
+"""
+
+
+def test_overwrite_killed_keeps_the_old_store_and_the_same_command_finishes(tmp_path, image_folder) -> None:
+    options = {"encoder": "pixels", "shard_size": 2}
+    pdn.embed(image_folder, out=tmp_path / "e", **options)
+    pdn.embed(image_folder, out=tmp_path / "fresh", dtype="float32", **options)
+    old = contents(tmp_path / "e")
+    command = [sys.executable, "-c", OVERWRITE, image_folder, "-o", tmp_path / "e", "--encoder", "pixels"]
+    growing = tmp_path / ".e.new"
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while process.poll() is None and len(list(growing.glob("*.npy"))) < 6:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert contents(tmp_path / "e") == old
+    assert len(pdn.open_source(tmp_path / "e")) == 60
+    done = {file.name: file.stat().st_mtime_ns for file in growing.glob("*.npy")}
+    assert 6 <= len(done) < 30
+    subprocess.run(command, check=True, capture_output=True)
+    assert contents(tmp_path / "e") == contents(tmp_path / "fresh")
+    assert {file.name: file.stat().st_mtime_ns for file in (tmp_path / "e").glob("*.npy")}.items() >= done.items()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e", "fresh", "images"]
+
+
+def test_overwrite_begun_with_other_settings_starts_anew(tmp_path, image_folder) -> None:
+    """Twice overwritten, each time with another dtype or shard size, the first time stopped half-way."""
+    pdn.embed(image_folder, out=tmp_path / "e", encoder=brightness)
+    old = contents(tmp_path / "e")
+
+    def stops(images):
+        raise KeyboardInterrupt
+
+    stops.__module__, stops.__qualname__ = brightness.__module__, brightness.__qualname__
+    with pytest.raises(KeyboardInterrupt):
+        pdn.embed(image_folder, out=tmp_path / "e", encoder=stops, shard_size=7, overwrite=True)
+    assert contents(tmp_path / "e") == old
+    assert (tmp_path / ".e.new").exists()
+    store = pdn.embed(image_folder, out=tmp_path / "e", encoder=brightness, shard_size=25, overwrite=True)
+    assert (store.path, store.already) == (tmp_path / "e", 0)
+    pdn.embed(image_folder, out=tmp_path / "fresh", encoder=brightness, shard_size=25)
+    assert contents(tmp_path / "e") == contents(tmp_path / "fresh")
+    with pytest.raises(KeyboardInterrupt):
+        pdn.embed(image_folder, out=tmp_path / "e", encoder=stops, shard_size=7, overwrite=True)
+    store = pdn.embed(image_folder, out=tmp_path / "e", encoder=brightness, shard_size=25, overwrite=True)
+    assert store.already == 60  # the old store is what is wanted after all
+    assert not (tmp_path / ".e.new").exists()
+
+
+def test_an_exchange_of_stores_killed_half_way_is_finished(tmp_path, image_folder, monkeypatch) -> None:
+    options = {"out": tmp_path / "e", "encoder": brightness, "shard_size": 25}
+    pdn.embed(image_folder, **options | {"shard_size": 60})
+    real, calls = os.rename, []
+
+    def first_only(source, target):
+        calls.append(source)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        real(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("paredown.store.os.rename", first_only)
+        with pytest.raises(KeyboardInterrupt):
+            pdn.embed(image_folder, overwrite=True, **options)
+    assert not (tmp_path / "e").exists()
+    store = pdn.embed(image_folder, overwrite=True, **options)
+    assert store.already == 60
+    assert len(store.open()) == 60
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e", "images"]
+    shutil.copytree(tmp_path / "e", tmp_path / ".e.old")  # exchanged, and killed before the old one was removed
+    assert pdn.embed(image_folder, **options).already == 60
+    (tmp_path / "e").rename(tmp_path / ".e.old")  # moved aside, and there is no new one
+    assert pdn.embed(image_folder, **options).already == 60
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e", "images"]
 
 
 def test_a_failing_encoder_leaves_finished_shards(tmp_path, image_folder) -> None:

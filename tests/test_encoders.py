@@ -11,6 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 from paredown.encoders import ENCODERS, Encoder, Preprocess, encode, load_encoder
+from paredown.encoders.hub import check_reachable
 from paredown.encoders.pretrained import load_network
 from paredown.encoders.runtime import export_onnx, run_model
 from paredown.encoders.torchvision_on_cpu import import_torchvision
@@ -386,6 +387,39 @@ def test_without_a_network_the_message_says_what_to_do(no_network, name, advice)
         PareError, match=rf"weights could not be loaded \(.*\). Offline: .*{advice}.*; or use an encoder"
     ):
         load_encoder(name)
+
+
+def test_the_hub_is_asked_once_and_only_for_what_is_not_cached(tmp_path, monkeypatch) -> None:
+    import huggingface_hub
+    import huggingface_hub.constants
+
+    asked = []
+
+    class Client:
+        def __init__(self, failure: Exception | None = None) -> None:
+            self.failure = failure
+
+        def head(self, url, timeout):
+            asked.append(url)
+            if self.failure:
+                raise self.failure
+            return "any answer"
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "https://hub.example")
+    monkeypatch.setattr(huggingface_hub, "get_session", Client)
+    check_reachable("timm/resnet18.a1_in1k")
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: Client(OSError("no route\nto host")))
+    with pytest.raises(ConnectionError, match=r"^https://hub.example does not answer: no route$"):
+        check_reachable("timm/resnet18.a1_in1k")
+    with pytest.raises(PareError, match=r"weights could not be loaded \(https://hub.example does not answer"):
+        load_encoder("timm:resnet18.a1_in1k")
+    assert asked == ["https://hub.example"] * 3
+    weights = tmp_path / "models--timm--resnet18.a1_in1k" / "snapshots" / "0a" / "model.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"weights")
+    check_reachable("timm/resnet18.a1_in1k@main")  # a revision may follow the name
+    assert len(asked) == 3
 
 
 def test_missing_library_is_named(monkeypatch) -> None:

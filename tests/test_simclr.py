@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,40 @@ def test_training_is_repeatable_and_brings_classes_together(tmp_path, image_fold
     assert nearest_share(source, trained.encoder) > max(0.5, nearest_share(source, other.encoder))  # chance is 0.1
     store = pdn.embed(image_folder, out=tmp_path / "e", encoder=trained.encoder)
     assert store.dim == 32
+
+
+def test_trained_from_the_command_line_and_not_twice(paredown, tmp_path, image_folder, monkeypatch) -> None:
+    command = ["embed", image_folder, "-o", "e", "--train-encoder", "mine.onnx", "--epochs", "2"]
+    command += ["--image-size", "8", "--no-flip"]
+    result = paredown(*command)
+    assert result.returncode == 0, result.stderr
+    assert "Encoder mine.onnx trained: 2 epochs, loss" in result.stdout
+    assert "Warning: the encoder is a small network trained without labels on 60 images for 2 epochs" in result.stdout
+    assert "60 embeddings of 128 numbers in e" in result.stdout
+    alone = train_simclr(image_folder, out=tmp_path / "alone.onnx", epochs=2, image_size=8, flip=False)
+    assert (tmp_path / "alone.onnx").read_bytes() == (tmp_path / "mine.onnx").read_bytes()
+    (tmp_path / "e" / "00000.npy").unlink()  # stopped after the training
+    with monkeypatch.context() as patch:
+        patch.setattr("paredown.encoders.simclr._batches", None)  # nothing is left to train
+        report = json.loads(paredown(*command, "--json").stdout)
+    assert report["training"]["already"]
+    assert (report["training"]["epochs"], report["training"]["losses"]) == (2, list(alone.losses))
+    assert report["examples"] == 60
+    result = paredown(*command, "--seed", "1")
+    assert result.returncode == 2
+    assert "mine.onnx: was trained with other settings: seed was 0 and is now 1" in result.stderr
+    assert paredown(*command, "--seed", "1", "--overwrite").returncode == 0
+    assert (tmp_path / "alone.onnx").read_bytes() != (tmp_path / "mine.onnx").read_bytes()
+    assert "leave out --encoder pixels" in paredown(*command, "--encoder", "pixels").stderr
+    command[command.index("mine.onnx")] = "mine"
+    assert "name it mine.onnx" in paredown(*command).stderr
+
+
+def test_a_file_of_anything_else_is_not_taken_for_trained(paredown, tmp_path, image_folder) -> None:
+    (tmp_path / "mine.onnx").write_text("precious")
+    command = ["embed", image_folder, "-o", "e", "--train-encoder", "mine.onnx", "--epochs", "1"]
+    assert "mine.onnx exists already" in paredown(*command).stderr
+    assert (tmp_path / "mine.onnx").read_text() == "precious"
 
 
 def test_bad_training_input(tmp_path, image_folder, digits) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from paredown.data import Labels, Scores
+from paredown.embedding import SHARD_TO_SCORE
 from paredown.encoders import Encoder
-from paredown.encoders.pixels import thumbnail
+from paredown.encoders.pixels import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
 from paredown.io import (
     check_output,
@@ -89,7 +91,8 @@ def prune(
         seed: decides samples, ties and everything random.
         track: reports progress.
         memory: how much selecting from a table of scores may take, such as `512MiB` or `1GiB`.
-        scoring: further options of `score`, such as `{"k": 100}` or `{"model": "model.npz"}`.
+        scoring: further options of `score`, such as `{"k": 100}` or `{"model": "model.npz"}`. A `checkpoint` stays
+            until `out` is complete.
     """
     # Settings are checked on a tiny selection first: a mistake must not wait for the scoring to end.
     selecting |= {"keep_fraction": keep_fraction, "strategy": strategy, "seed": seed}
@@ -107,13 +110,19 @@ def prune(
         table = open_scores(source, metric=metric)
         if in_memory_bytes(table) > budget:
             return _prune_streamed(table, labels, out, overwrite, balance=balance, track=track, **selecting)
-    scores = _scores(source, metric=metric, labels=labels, seed=seed, track=track, options=scoring or {})
+    options = dict(scoring or {})
+    checkpoint = options.get("checkpoint")
+    if out is not None and checkpoint is not None:
+        options["keep_checkpoint"] = True
+    scores = _scores(source, metric=metric, labels=labels, seed=seed, track=track, options=options)
     groupable = scores.labels is not None or scores.clusters is not None or labels is not None
     floor = (PAPER_BALANCE if groupable else 0.0) if balance is None else balance
     kept = select(scores, labels=labels, balance=floor, **selecting)
     if out is not None:
         with new_output(Path(out), overwrite=overwrite, folder=True) as folder:
             write_selection(kept, folder)
+        if checkpoint is not None:
+            rmtree(checkpoint, ignore_errors=True)
     return kept
 
 
@@ -223,11 +232,13 @@ class Estimate:
     k: int | None
     memory: int  # bytes
     seconds: float | None
+    disk: int = 0  # bytes, for embeddings of images until the result is complete
 
     def __str__(self) -> str:
         size = f"{self.examples:,} examples" + (f" x {self.dim} dimensions" if self.dim else "")
         time_ = "" if self.seconds is None else f", about {_duration(self.seconds)}"
-        return f"{size}; about {format_size(self.memory)} of memory{time_}"
+        disk = f", {format_size(self.disk)} on disk until it is done" if self.disk else ""
+        return f"{size}; about {format_size(self.memory)} of memory{disk}{time_}"
 
 
 def estimate(
@@ -266,11 +277,19 @@ def _estimate_images(source: ImageSource, encoder: Encoder | None) -> Estimate:
     reading = _seconds(lambda: list(islice(source.images(), len(some)))) / len(some)
     if encoder is None:  # thumbnails: once to fit, once to encode
         shrinking = _seconds(lambda: [thumbnail(image) for image in some]) / len(some)
-        return Estimate(n, None, None, n * 3_072 + 64 * n, 2 * n * (reading + shrinking))
+        memory = min(n, PCA_SAMPLE) * 3_072 + 64 * n
+        return Estimate(n, None, None, memory, 2 * n * (reading + shrinking), _disk(n, COMPONENTS))
     some = some[:4]
     vectors = encoder.encode([encoder.prepare(image) for image in some])  # the first time is slower than the rest
     encoding = _seconds(lambda: encoder.encode([encoder.prepare(image) for image in some])) / len(some)
-    return Estimate(n, None, None, 4 * vectors.shape[1] * n + 64 * n, n * (reading + encoding))
+    dim = vectors.shape[1]
+    memory = min(4 * dim * n, 2**29) + 64 * n  # to embed them takes less than to fit prototypes to a sample
+    return Estimate(n, None, None, memory, n * (reading + encoding), _disk(n, dim))
+
+
+def _disk(n: int, dim: int) -> int:
+    """Room for a store of embeddings, which so few images as make one shard do not get."""
+    return 4 * dim * n if n > SHARD_TO_SCORE else 0
 
 
 def _seconds(work: Callable[[], Any]) -> float:

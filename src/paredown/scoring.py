@@ -1,13 +1,9 @@
-"""The arrow from a source to scores: fit a metric, then score every batch."""
+"""The arrow from a source to scores: open it, embed its images if a metric needs that, and score it."""
 
 from __future__ import annotations
 
-import json
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -15,20 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from paredown import __version__
-from paredown.checkpoint import Checkpoint
-from paredown.data import Batch, Labels, Scored, Scores, hash_ids
+from paredown.data import Labels, Scores, hash_ids
+from paredown.embedding import SHARD_TO_SCORE, embed_to_score
 from paredown.encoders import Encoder, encode
 from paredown.errors import PareError, unknown_name
+from paredown.fitting import Job
 from paredown.io import check_output
-from paredown.metrics import METRICS, Metric, Model
+from paredown.metrics import METRICS
 from paredown.models import FittedModel, can_be_saved, read_model, write_model
 from paredown.progress import Track, silent
 from paredown.sources import ImageSource, OnError, Source, VectorSource, open_source
 
-__all__ = ["score"]
-
-_PART_BATCHES = 32  # batches of 16 MiB between two checkpoints
+__all__ = ["score", "score_all"]
 
 
 def score(
@@ -42,6 +36,8 @@ def score(
     on_error: OnError = "raise",
     track: Track = silent,
     checkpoint: str | Path | None = None,
+    keep_checkpoint: bool = False,
+    embeddings: str | Path | None = None,
     model: str | Path | FittedModel | None = None,
     start: str | Path | FittedModel | None = None,
     save_model: str | Path | None = None,
@@ -53,15 +49,18 @@ def score(
     Args:
         source: an array of embeddings, a path, or an opened source. Several paths or sources of the same examples are
             an ensemble, whose score is the mean over its members (appendix on ensembles of prototypes).
-        metric: a name in `METRICS`; `prototypes` unless a model says otherwise.
+        metric: a name in `METRICS`; `prototypes`, or that of the model, unless given.
         labels, ids: one per example, in place of the source's own.
         seed: decides samples and ties.
         encoder: how images become embeddings: a name in `paredown.encoders.ENCODERS`, or a function from a list of
             images to an array.
         on_error: `raise` at the first unreadable example, or `skip` it.
         track: reports progress.
-        checkpoint: a folder for the finished parts of long work: a run that was killed is finished from there by the
-            same call. It is gone when the scores are complete.
+        checkpoint: a folder for the finished parts of long work, such as the embeddings of many images: a run that was
+            killed is finished from there by the same call. It is gone when the scores are complete.
+        keep_checkpoint: leave that folder to the caller, who removes it when the scores are safe.
+        embeddings: a folder for the embeddings of images, to stay: a store as `embed` makes it. One that is there
+            already is used, and finished if need be; without it images are embedded in memory or in `checkpoint`.
         model: a model fitted before, or its file: nothing is fitted, and each row is scored as it says.
         start: a model, or its file, whose centroids the clustering begins with.
         save_model: a file to write the fitted model to.
@@ -69,31 +68,88 @@ def score(
         **options: the metric's own, such as `k`; see `METRICS[metric].options`.
     """
     given, begin = (read_model(m) if isinstance(m, str | Path) else m for m in (model, start))
-    metric = _check_models(metric, given, begin, save_model, options, overwrite=overwrite)
-    if seed < 0:
-        raise PareError(f"seed must not be negative, got {seed}.")
+    name = _check_models(metric, given, begin, save_model, options, overwrite=overwrite)
+    _check_seed(seed)
     if isinstance(source, Sequence) and source and all(isinstance(member, str | Path | Source) for member in source):
-        members = list(source) if not isinstance(source, str) else [source]
+        members: list[Any] = list(source) if not isinstance(source, str) else [source]
     else:
         members = [source]
     if len(members) > 1 and not given is begin is save_model is None:
         raise PareError("a model belongs to one source; score the members of an ensemble one at a time with models.")
+    if len(members) > 1 and embeddings is not None:
+        raise PareError(
+            f"one folder holds the embeddings of one source, and {len(members)} sources are given; embed each by itself."
+        )
     scored: list[Scores] = []
     for member in members:
-        opened = open_source(member, labels=labels, ids=ids, on_error=on_error)  # type: ignore[arg-type]
-        if isinstance(member, Source) and labels is not None:
-            opened = copy(opened)  # the caller's source keeps its own labels
-            opened.labels = Labels.of(labels, length=len(opened))
+        opened = _open(member, labels, ids, on_error)
         parts = None if checkpoint is None else Path(checkpoint) / str(len(scored))
-        job = _Job(metric, seed, encoder, on_error, track, parts, options, given, begin)
-        scores, fitted = job.run(opened)
+        _check_labels(opened, name, options)
+        _check_kept(opened, [name], options, embeddings)
+        if "embeddings" in METRICS[name].needs_with(options) and isinstance(opened, ImageSource):
+            opened = _embedded(opened, embeddings, parts, encoder=encoder, seed=seed, on_error=on_error, track=track)
+        ((scores, fitted),) = Job((name,), options, seed, track, parts, given, begin).run(opened)
         if save_model is not None:
             write_model(fitted, save_model, overwrite=overwrite)
             scores.provenance["saved_model"] = fitted.fingerprint
         scored.append(scores)
-    if checkpoint is not None:
+    if checkpoint is not None and not keep_checkpoint:
         rmtree(checkpoint, ignore_errors=True)
     return scored[0] if len(scored) == 1 else _ensemble(scored)
+
+
+def score_all(
+    source: str | Path | ArrayLike | Source,
+    *,
+    metrics: Sequence[str],
+    labels: ArrayLike | Labels | None = None,
+    ids: ArrayLike | None = None,
+    seed: int = 0,
+    encoder: str | Encoder | Callable[..., Any] = "auto",
+    on_error: OnError = "raise",
+    track: Track = silent,
+    checkpoint: str | Path | None = None,
+    keep_checkpoint: bool = False,
+    embeddings: str | Path | None = None,
+    **options: Any,
+) -> dict[str, Scores]:
+    """Several metrics of the same examples by name; those that are read off the same training share it.
+
+    The arguments are those of `score`; every metric takes those of the options that it has.
+    """
+    for metric in metrics:
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS)
+    for option in options:
+        if not any(option in METRICS[metric].options for metric in metrics):
+            raise PareError(f"none of the metrics {', '.join(metrics)} has an option {option!r}.")
+    _check_seed(seed)
+    own = lambda metric: {name: value for name, value in options.items() if name in METRICS[metric].options}
+    plain = opened = _open(source, labels, ids, on_error)
+    for metric in metrics:
+        _check_labels(opened, metric, own(metric))
+    _check_kept(opened, metrics, options, embeddings)
+    embedding = [metric for metric in metrics if "embeddings" in METRICS[metric].needs_with(own(metric))]
+    if isinstance(opened, ImageSource) and embedding:  # once for all that need it
+        parts = None if checkpoint is None else Path(checkpoint) / "embedded"
+        opened = _embedded(opened, embeddings, parts, encoder=encoder, seed=seed, on_error=on_error, track=track)
+    groups: dict[Any, list[str]] = {}
+    for metric in dict.fromkeys(metrics):
+        groups.setdefault(METRICS[metric].together or metric, []).append(metric)
+    found: dict[str, Scores] = {}
+    for names in groups.values():
+        parts = None if checkpoint is None else Path(checkpoint) / "-".join(names)
+        needed = opened if names[0] in embedding else plain
+        for scores, _ in Job(tuple(names), own(names[0]), seed, track, parts).run(needed):
+            found[scores.metric] = scores
+    if checkpoint is not None and not keep_checkpoint:
+        rmtree(checkpoint, ignore_errors=True)
+    return {metric: found[metric] for metric in metrics}
+
+
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise PareError(f"seed must not be negative, got {seed}.")
 
 
 def _check_models(
@@ -128,142 +184,48 @@ def _check_models(
     return name
 
 
-@dataclass(frozen=True)
-class _Job:
-    """Scoring one source: everything but the source."""
+def _open(source: Any, labels: ArrayLike | Labels | None, ids: ArrayLike | None, on_error: OnError) -> Source:
+    opened = open_source(source, labels=labels, ids=ids, on_error=on_error)
+    if isinstance(source, Source) and labels is not None:
+        opened = copy(opened)  # the caller's source keeps its own labels
+        opened.labels = Labels.of(labels, length=len(opened))
+    return opened
 
-    metric: str
-    seed: int
-    encoder: Any
-    on_error: OnError
-    track: Track
-    parts: Path | None
-    options: dict[str, Any]
-    model: FittedModel | None
-    start: FittedModel | None
 
-    def run(self, source: Source) -> tuple[Scores, FittedModel]:
-        """The scores, and the model that made them."""
-        needs = METRICS[self.metric].needs
-        if "labels" in needs and source.labels is None:
-            raise PareError(
-                f"metric {self.metric!r} needs labels, and {source.location} has none; give them, or use metric "
-                f"'prototypes'."
-            )
-        if "embeddings" in needs and isinstance(source, ImageSource):
-            source = encode(source, encoder=self.encoder, seed=self.seed, on_error=self.on_error, track=self.track)
-        settings = {
-            "paredown": __version__,
-            "metric": self.metric,
-            "options": self.options,
-            "seed": self.seed,
-            "source": source.provenance(),
-        }
-        if self.start is not None:
-            settings["start"] = self.start.summary()
-        fit_settings = dict(settings)
-        if self.model is not None:
-            settings["model"] = self.model.summary()
-        long = isinstance(source, VectorSource) and source.n_blocks > _PART_BATCHES
-        checkpoint = Checkpoint(self.parts, settings) if long and self.parts is not None else None
-        fitted = self._given(source) if self.model is not None else self._fitted(source, fit_settings, checkpoint)
-        scored = _score_parts(fitted.model, _with_classes_of(fitted, source), needs, self.track, checkpoint)
-        scores = Scores(
-            values=np.concatenate([part.values for part in scored]),
-            ids=source.ids,
-            metric=self.metric,
-            labels=source.labels,
-            clusters=_clusters(scored),
-            provenance={
-                **settings,
-                "report": fitted.model.report(),
-                "warnings": [*source.warnings, *_encoder_warning(fitted, source)],
-                "skipped": [list(item) for item in source.skipped],
-            },
+def _check_labels(source: Source, metric: str, options: dict[str, Any]) -> None:
+    needs = METRICS[metric].needs_with(options)
+    if "labels" in needs and source.labels is None:
+        instead = ", or let clusters take their place with pseudo_labels" if "training" in needs else ""
+        raise PareError(
+            f"metric {metric!r} needs labels, and {source.location} has none; give them{instead}, "
+            f"or use metric 'prototypes'."
         )
-        return scores, fitted
-
-    def _given(self, source: Source) -> FittedModel:
-        assert self.model is not None
-        if isinstance(source, VectorSource):
-            self.model.check_dim(source.dim, source.location)
-        return self.model.with_options(self.options)
-
-    def _fitted(self, source: Source, settings: dict[str, Any], checkpoint: Checkpoint | None) -> FittedModel:
-        entry, options = METRICS[self.metric], dict(self.options)
-        dim = source.dim if isinstance(source, VectorSource) else 0
-        if self.start is not None:
-            self.start.check_dim(dim, source.location)
-            options["start"] = self.start.centroids
-        classes = source.labels.classes if "labels" in entry.needs and source.labels is not None else None
-        fit = lambda: entry.fit(source, seed=self.seed, track=self.track, **options)
-        return FittedModel(self.metric, _fit_once(entry, fit, checkpoint), dim, classes, settings)
 
 
-def _fit_once(entry: Metric, fit: Callable[[], Any], checkpoint: Checkpoint | None) -> Model:
-    """Fit the metric, or load the fit of an earlier run; metrics that cannot be loaded are fitted again."""
-    if checkpoint is None or entry.load is None:
-        return fit()
-    saved = checkpoint.load("model")
-    if saved is not None:
-        return entry.load(saved, json.loads(str(saved["report"])))
-    model = fit()
-    checkpoint.save("model", {**model.arrays(), "report": np.array(json.dumps(model.report()))})
-    return model
+def _check_kept(source: Source, metrics: Sequence[str], options: dict[str, Any], kept: str | Path | None) -> None:
+    """Raise where a folder for the embeddings of images has no sense."""
+    if kept is None:
+        return
+    if not any("embeddings" in METRICS[metric].needs_with(options) for metric in metrics):
+        raise PareError(
+            f"metric {', '.join(map(repr, metrics))} does not look at embeddings; leave out the folder for them "
+            "(--embeddings)."
+        )
+    if not isinstance(source, ImageSource):
+        raise PareError(
+            f"{source.location}: these are embeddings already ({source.kind}); --embeddings is for those of images."
+        )
 
 
-def _with_classes_of(fitted: FittedModel, source: Source) -> Source:
-    """The source with its classes numbered as in the model, where the model knows classes."""
-    if fitted.classes is None or source.labels is None or source.labels.classes == fitted.classes:
-        return source
-    renumbered = copy(source)
-    renumbered.labels = fitted.labels_for(source.labels, source.location)
-    return renumbered
-
-
-def _encoder_warning(fitted: FittedModel, source: Source) -> list[str]:
-    before, now = (p.get("encoder") for p in (fitted.provenance.get("source", {}), source.provenance()))
-    if before == now or before is None or now is None:
-        return []
-    return [f"the model was fitted to embeddings by {before}, and these are by {now}: they may not be comparable"]
-
-
-def _score_parts(
-    model: Model, source: Source, needs: tuple[str, ...], track: Track, checkpoint: Checkpoint | None
-) -> list[Scored]:
-    """Score batch by batch; with a checkpoint, a finished part is some batches that are not scored again."""
-    batches, total = _batches(source, needs)
-    steady = track(batches, "scoring", total=total)
-    if checkpoint is None:
-        return [model.score(batch) for batch in steady]
-    parts: list[Scored] = []
-    while (first := next(steady, None)) is not None:
-        some = chain([first], islice(steady, _PART_BATCHES - 1))
-        name = f"{len(parts):06d}"
-        saved: dict[str, Any] | None = checkpoint.load(name)
-        if saved is None:
-            scored = [model.score(batch) for batch in some]
-            clusters = _clusters(scored)
-            saved = {"values": np.concatenate([part.values for part in scored])}
-            saved |= {} if clusters is None else {"clusters": clusters}
-            checkpoint.save(name, saved)
-        else:
-            deque(some, maxlen=0)  # read past them
-        parts.append(Scored(saved["values"], saved.get("clusters")))
-    return parts
-
-
-def _batches(source: Source, needs: tuple[str, ...]) -> tuple[Iterator[Batch], int]:
-    """Batches of embeddings, or one batch of ids alone for a metric that does not look at the data."""
-    if "embeddings" in needs and isinstance(source, VectorSource):
-        return source.batches(), source.n_blocks
-    nothing = np.empty((len(source), 0), np.float32)
-    return iter([Batch(source.ids, nothing, None if source.labels is None else source.labels.codes)]), 1
-
-
-def _clusters(scored: list[Scored]) -> Any:
-    parts = [s.clusters for s in scored if s.clusters is not None]
-    return np.concatenate(parts) if parts else None
+def _embedded(
+    images: ImageSource, kept: str | Path | None, parts: Path | None, *, encoder: Any, **options: Any
+) -> VectorSource:
+    """The embeddings of images: in a store to stay, in one among the finished parts if they are many, or in memory."""
+    if kept is not None:
+        return embed_to_score(images, out=Path(kept), encoder=encoder, **options)
+    if parts is not None and len(images) > SHARD_TO_SCORE:
+        return embed_to_score(images, out=parts / "embeddings", encoder=encoder, **options)
+    return encode(images, encoder=encoder, **options)
 
 
 def _ensemble(members: list[Scores]) -> Scores:

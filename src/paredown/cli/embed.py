@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from paredown.cli.app import JsonOption, app, emit, progress_bar, say
 from paredown.cli.prune import Columns, IdFile, LabelFile, OnBad, Seed, Split, open_sources, show_skipped
+
+if TYPE_CHECKING:
+    from paredown.encoders.simclr import SimCLR
+    from paredown.sources import Source
 
 
 @app.command(epilog="Example: `paredown embed photos -o embeddings --encoder efficientnet_lite0`")
@@ -37,6 +41,18 @@ def embed(
     ] = None,
     image_size: Annotated[int | None, typer.Option(help="Another image size than the encoder's own.")] = None,
     runtime: Annotated[str, typer.Option(help="auto, onnx or torch.")] = "auto",
+    train_encoder: Annotated[
+        Path | None,
+        typer.Option(
+            "--train-encoder",
+            metavar="FILE.onnx",
+            help="Train a small encoder on the images first, without labels (SimCLR), and keep it in this file.",
+        ),
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="Passes over the images for --train-encoder.")] = 30,
+    flip: Annotated[
+        bool, typer.Option(help="Whether --train-encoder takes mirror images for the same; not for text or digits.")
+    ] = True,
     dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
     shard_size: Annotated[int, typer.Option(help="Images per shard: what a stopped run does over at most.")] = 10_000,
     workers: Annotated[
@@ -48,7 +64,10 @@ def embed(
     split: Split = None,
     on_error: OnBad = "raise",
     seed: Seed = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a store made with other settings.")] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace a store made with other settings, once the new one is complete."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Turn images into embeddings that score and prune take; the same command again finishes a stopped run."""
@@ -56,10 +75,14 @@ def embed(
 
     (opened,) = open_sources([source], labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
     start = time.perf_counter()
+    trained = None
+    if train_encoder is not None:
+        options = {"epochs": epochs, "flip": flip, "seed": seed, "on_error": on_error, "overwrite": overwrite}
+        trained = _train(opened, train_encoder, encoder, image_size, options)
     store = embed_source(
         opened,
         out=out,
-        encoder=encoder,
+        encoder=encoder if trained is None else trained.encoder,
         download=download,
         weights=weights,
         image_size=image_size,
@@ -75,6 +98,10 @@ def embed(
     seconds = time.perf_counter() - start
 
     def show() -> None:
+        if trained is not None:
+            how = "was trained already" if trained.already else "trained"
+            course = f"loss {trained.losses[0]:.3f} in the first epoch, {trained.losses[-1]:.3f} in the last"
+            say(f"Encoder [bold]{escape(str(trained.path))}[/] {how}: {len(trained.losses)} epochs, {course}.")
         say(f"Encoder: {escape(store.provenance['encoder'])}.")
         for warning in store.provenance["warnings"]:
             say(f"[yellow]Warning:[/] {escape(warning)}")
@@ -86,4 +113,20 @@ def embed(
         say(f"{size} in [bold]{escape(str(out))}[/]{before}{speed}. Next: paredown prune {escape(str(out))} -o DIR")
 
     result = {"out": str(out), "already": store.already, "seconds": round(seconds, 3), **store.provenance}
+    if trained is not None:
+        result["training"] = {"file": str(trained.path), "already": trained.already, "losses": trained.losses}
+        result["training"] |= trained.training
     emit(result, as_json=as_json, show=show)
+
+
+def _train(source: Source, file: Path, encoder: str, image_size: int | None, options: dict[str, Any]) -> SimCLR:
+    """Train an encoder, or take the one that the same command trained before it was stopped."""
+    from paredown.encoders.simclr import train_simclr
+    from paredown.errors import PareError
+
+    if encoder != "auto":
+        raise PareError(f"--train-encoder makes the encoder that is used; leave out --encoder {encoder}.")
+    if file.suffix != ".onnx":
+        raise PareError(f"--train-encoder writes an ONNX file; name it {file.name}.onnx.")
+    size = {} if image_size is None else {"image_size": image_size}
+    return train_simclr(source, out=file, reuse=True, track=progress_bar, **size, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -46,6 +47,15 @@ Columns = Annotated[
 ]
 Split = Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")]
 Encoder = Annotated[str, typer.Option(help="How images become embeddings; see paredown embed --help.")]
+Embeddings = Annotated[
+    Path | None,
+    typer.Option(
+        "--embeddings",
+        metavar="DIR",
+        help="Keep the embeddings of images in this folder, and use those that are there.",
+        show_default="beside the output until it is complete",
+    ),
+]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
 Memory = Annotated[str, typer.Option(help="Memory to work in, such as 512MiB: larger data are sampled and streamed.")]
 Seed = Annotated[int, typer.Option(help="Decides samples, ties and everything random.")]
@@ -63,6 +73,7 @@ def score(
     column: Columns = None,
     split: Split = None,
     encoder: Encoder = "auto",
+    embeddings: Embeddings = None,
     on_error: OnBad = "raise",
     kernel: Kernel = None,
     exact: Exact = False,
@@ -99,10 +110,12 @@ def score(
         save_model=save_model,
         overwrite=overwrite,
     )
+    options |= {"embeddings": embeddings, "keep_checkpoint": True}  # until the file is there
     if given is None:
         _announce(opened, name, k, ready)
     scores = score_sources(opened, metric=name, seed=seed, track=progress_bar, **options)
     write_scores(scores, out, overwrite=overwrite)
+    rmtree(options["checkpoint"], ignore_errors=True)
 
     def show() -> None:
         _show_scoring(scores.provenance)
@@ -137,6 +150,7 @@ def prune(
     column: Columns = None,
     split: Split = None,
     encoder: Encoder = "auto",
+    embeddings: Embeddings = None,
     on_error: OnBad = "raise",
     kernel: Kernel = None,
     exact: Exact = False,
@@ -180,6 +194,7 @@ def prune(
             save_model=save_model,
             overwrite=overwrite,
         )
+        scoring["embeddings"] = embeddings
         if given is None:
             _announce(source, name, k, ready)
     kept = prune_source(

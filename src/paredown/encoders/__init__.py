@@ -19,6 +19,7 @@ from paredown.encoders.pipeline import default_workers, encode_images, prepared_
 from paredown.encoders.pixels import pixel_encoder
 from paredown.encoders.pretrained import load_network
 from paredown.encoders.runtime import Runtime, onnx_file, run_model, weights_hash
+from paredown.encoders.simclr import expected_quality
 from paredown.errors import PareError, unknown_name
 from paredown.progress import Track, silent
 from paredown.sources import ArraySource, ImageSource, OnError
@@ -165,8 +166,10 @@ def _network_encoder(name: str, weights: str | Path | None, image_size: int | No
 
 
 def _onnx_encoder(path: Path, image_size: int | None) -> Encoder:
-    forward, preprocess = onnx_file(path, image_size=image_size)
-    return _described(f"onnx:{path}", forward, preprocess, sha256(path.read_bytes()).hexdigest()[:16], str(path))
+    forward, preprocess, training = onnx_file(path, image_size=image_size)
+    weights = sha256(path.read_bytes()).hexdigest()[:16]
+    encoder = _described(f"onnx:{path}", forward, preprocess, weights, str(path))
+    return encoder if training is None else replace(encoder, warnings=(expected_quality(training),))
 
 
 def _described(name: str, forward: Any, preprocess: Preprocess, weights: str, origin: str) -> Encoder:

@@ -17,12 +17,12 @@ from paredown.errors import PareError
 from paredown.progress import Track
 from paredown.sources import ImageSource, OnError, Skipped
 
-__all__ = ["WEAK_ENCODER", "PixelPCA", "fit_pixel_pca", "pixel_encoder", "thumbnail"]
+__all__ = ["COMPONENTS", "PCA_SAMPLE", "WEAK_ENCODER", "PixelPCA", "fit_pixel_pca", "pixel_encoder", "thumbnail"]
 
 SIDE = 32  # images are shrunk to SIDE x SIDE RGB before anything else
 COMPONENTS = 50  # the least bad number of components in experiments on Fashion-MNIST
 _EPSILON = 1e-6  # of the largest variance: components below it are noise
-_PCA_SAMPLE = 10_000  # images that the components are fitted to
+PCA_SAMPLE = 10_000  # images that the components are fitted to
 
 WEAK_ENCODER = (
     "images were embedded by whitened PCA of their pixels, a weak encoder: prototypes of weak embeddings often prune "
@@ -90,7 +90,7 @@ def pixel_encoder(
 
 def _fit(source: ImageSource, seed: int, on_error: OnError, workers: int, track: Track) -> PixelPCA:
     """Fit to the images with the smallest seeded hashes of their ids: the same ones in any order of the files."""
-    order = np.argsort(hash_ids(source.ids, seed=seed))[:_PCA_SAMPLE]
+    order = np.argsort(hash_ids(source.ids, seed=seed))[:PCA_SAMPLE]
     rows = np.sort(order)
     images = prepared_images(source, thumbnail, rows=rows, workers=workers)
     pixels = {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paredown.encoders.base import Preprocess
 from paredown.encoders.efficientnet import PREPROCESS, efficientnet_lite0
+from paredown.encoders.hub import check_reachable
 from paredown.encoders.runtime import quiet
 from paredown.encoders.torchvision_on_cpu import import_torchvision
 from paredown.errors import PareError
@@ -92,9 +93,11 @@ def _timm(name: str, weights: Path | None) -> Network:
         model = timm.create_model(name, pretrained=False, num_classes=0)
         _load_state(model, read_checkpoint(weights), str(weights))
     else:
-        hub = getattr(timm.get_pretrained_cfg(name), "hf_hub_id", None) or name
-        where = f"fetch {hub} where there is a network and copy its folder of the Hugging Face cache here"
+        hub = getattr(timm.get_pretrained_cfg(name), "hf_hub_id", None)
+        where = f"fetch {hub or name} where there is a network and copy its folder of the Hugging Face cache here"
         with _downloads(f"timm:{name}", f"{where}, or give a local file with --weights FILE"):
+            if hub:
+                check_reachable(hub)
             model = timm.create_model(name, pretrained=True, num_classes=0)
     config = resolve_model_data_config(model)
     _, height, width = config["input_size"]
@@ -184,6 +187,9 @@ def _open_clip(name: str, weights: Path | None) -> Network:
             f"open_clip:{architecture}/TAG with one of {', '.join(tags) or 'none'}, or a file in place of TAG."
         )
     with _downloads(f"open_clip:{name}", f"give a local file: open_clip:{architecture}/FILE"):
+        hub = open_clip.get_pretrained_cfg(architecture, pretrained).get("hf_hub")
+        if hub:
+            check_reachable(hub.rpartition("/")[0])  # the last part is the file's name
         model = open_clip.create_model(architecture, pretrained=pretrained)
     config: Any = open_clip.get_model_preprocess_cfg(model)
     size = config["size"] if isinstance(config["size"], int) else config["size"][0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from paredown.encoders.base import Preprocess
 from paredown.encoders.pipeline import default_workers, prepared_images, unreadable
-from paredown.encoders.runtime import export_onnx
+from paredown.encoders.runtime import export_onnx, read_training
 from paredown.errors import PareError
 from paredown.io import check_output, new_output
 from paredown.progress import Track, silent
@@ -29,7 +29,7 @@ from paredown.sources import ImageSource, OnError, Skipped, Source, open_source
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SimCLR", "contrastive_loss", "train_simclr"]
+__all__ = ["SimCLR", "contrastive_loss", "expected_quality", "train_simclr"]
 
 _PROJECTION = 64  # dimensions in which views are compared; thrown away after training
 _LEAST_SCALE = 0.3  # smallest share of an image's area that a view shows
@@ -41,6 +41,8 @@ class SimCLR:
 
     path: Path
     losses: tuple[float, ...]  # mean of each epoch
+    training: dict[str, Any] = field(default_factory=dict)  # the settings, which the file remembers too
+    already: bool = False  # trained by an earlier run
 
     @property
     def encoder(self) -> str:
@@ -62,6 +64,7 @@ def train_simclr(
     seed: int = 0,
     on_error: OnError = "raise",
     overwrite: bool = False,
+    reuse: bool = False,
     track: Track = silent,
 ) -> SimCLR:
     """Train an encoder on the images of a source and write it to `out`, an ONNX file that knows its preprocessing.
@@ -81,15 +84,33 @@ def train_simclr(
         seed: decides weights, order and views. The same seed and number of threads give the same encoder.
         on_error: `raise` at the first unreadable image, or `skip` it.
         overwrite: replace an existing `out`.
+        reuse: take an `out` that was trained with the same settings on the same images as it is.
         track: reports progress, a step at a time.
     """
     import torch
 
     if epochs < 1 or batch_size < 2:
         raise PareError(f"epochs must be at least 1 and batch_size at least 2, got {epochs} and {batch_size}.")
+    opened = _images(source, on_error)
+    training: dict[str, Any] = {
+        "method": "SimCLR",
+        "images": opened.fingerprint(),
+        "examples": len(opened),
+        "epochs": epochs,
+        "image_size": image_size,
+        "width": width,
+        "batch_size": batch_size,
+        "temperature": temperature,
+        "learning_rate": learning_rate,
+        "flip": flip,
+        "seed": seed,
+    }
+    trained = _already_trained(Path(out), training, overwrite) if reuse else None
+    if trained is not None:
+        return trained
     check_output(Path(out), overwrite=overwrite)
     preprocess = Preprocess(image_size, image_size, mean=(0.5,) * 3, std=(0.5,) * 3)
-    images = torch.from_numpy(_load(source, preprocess, on_error, track))
+    images = torch.from_numpy(_load(opened, preprocess, on_error, track))
     if len(images) < 2:
         raise PareError("contrastive training needs at least two images.")
     batch_size = min(batch_size, len(images))
@@ -111,10 +132,38 @@ def train_simclr(
         optimizer.step()
         schedule.step()
         losses.append(float(loss.detach()))
-    data = export_onnx(trunk.eval().requires_grad_(False), image_size, preprocess=preprocess)
+    means = np.reshape(losses, (epochs, -1)).mean(axis=1).tolist()
+    trunk = trunk.eval().requires_grad_(False)
+    data = export_onnx(trunk, image_size, preprocess=preprocess, training=training | {"losses": means})
     with new_output(Path(out), overwrite=overwrite) as part:
         part.write_bytes(data)
-    return SimCLR(Path(out), tuple(np.reshape(losses, (epochs, -1)).mean(axis=1).tolist()))
+    return SimCLR(Path(out), tuple(means), training)
+
+
+def _already_trained(path: Path, now: dict[str, Any], overwrite: bool) -> SimCLR | None:
+    """What an earlier run trained with the same settings; with others it is refused by the name of the setting."""
+    before = read_training(path) if path.is_file() else None
+    if before is None:
+        return None
+    losses = before.pop("losses")
+    differs = next((name for name, value in now.items() if before.get(name) != value), None)
+    if differs is None:
+        return SimCLR(path, tuple(losses), before, already=True)
+    if overwrite:
+        return None
+    raise PareError(
+        f"{path}: was trained with other settings: {differs} was {before.get(differs)!r} and is now {now[differs]!r}. "
+        "Use the same settings, choose another file, or train it anew with --overwrite."
+    )
+
+
+def expected_quality(training: dict[str, Any]) -> str:
+    """One honest sentence about what to expect of an encoder that was trained like this."""
+    return (
+        f"the encoder is a small network trained without labels on {training['examples']:,} images for "
+        f"{training['epochs']} epochs at {training['image_size']} x {training['image_size']} pixels: expect embeddings "
+        "about as weak as pixels, far from a pretrained model's. Compare with random subsets before you prune by them."
+    )
 
 
 def contrastive_loss(first: torch.Tensor, second: torch.Tensor, *, temperature: float) -> torch.Tensor:
@@ -129,10 +178,14 @@ def contrastive_loss(first: torch.Tensor, second: torch.Tensor, *, temperature: 
     return F.cross_entropy(similarity, partner)
 
 
-def _load(source: Any, preprocess: Preprocess, on_error: OnError, track: Track) -> NDArray[np.float32]:
+def _images(source: Any, on_error: OnError) -> ImageSource:
     opened = open_source(source, on_error=on_error)
     if not isinstance(opened, ImageSource):
         raise PareError(f"{opened.location}: training needs images, and these are embeddings ({opened.kind}).")
+    return opened
+
+
+def _load(opened: ImageSource, preprocess: Preprocess, on_error: OnError, track: Track) -> NDArray[np.float32]:
     prepared = prepared_images(opened, preprocess, rows=range(len(opened)), workers=default_workers())
     images = []
     for image in track(prepared, "reading images", total=len(opened)):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from paredown.scale.order import Limits
 from paredown.scale.selecting import STREAMED, StreamedSelection, select_streamed
 from paredown.scale.tables import ScoreTable, open_table
-from paredown.scale.threshold import Limits
 
 __all__ = ["STREAMED", "Limits", "ScoreTable", "StreamedSelection", "open_table", "select_streamed"]

@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 from paredown.errors import PareError
 from paredown.io import check_output, new_output, provenance_metadata, write_json
 from paredown.progress import Track, silent
+from paredown.scale.counting import Counted, count_scores
+from paredown.scale.cut import Cut
+from paredown.scale.order import Limits, Order, Rows, Scan
 from paredown.scale.tables import Block, ClassCodes, ScoreTable
-from paredown.scale.threshold import Counted, Cut, Limits, Order, Rows, Scan, count_scores, find_cut
+from paredown.scale.threshold import find_cut
 from paredown.selection import (
     PAPER_BALANCE,
     Quota,

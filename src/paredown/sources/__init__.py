@@ -10,10 +10,21 @@ from numpy.typing import ArrayLike
 
 from paredown.data import Labels
 from paredown.errors import PareError, unknown_name
-from paredown.sources.arrays import RECORD, ArraySource, load_column
+from paredown.sources.arrays import RECORD, ArraySource, NpySource, load_column
 from paredown.sources.base import ImageSource, OnError, Options, Skipped, Source, VectorSource
 
-__all__ = ["ArraySource", "ImageSource", "OnError", "Skipped", "Source", "VectorSource", "load_column", "open_source"]
+__all__ = [
+    "ArraySource",
+    "ImageSource",
+    "NpySource",
+    "OnError",
+    "Options",
+    "Skipped",
+    "Source",
+    "VectorSource",
+    "load_column",
+    "open_source",
+]
 
 
 def open_source(

@@ -47,7 +47,7 @@ class Metric:
     cost: str
     reference: str
     load: Callable[[dict[str, NDArray[Any]], dict[str, Any]], Model] | None = None
-    together: Callable[..., dict[str, Model]] | None = None
+    together: Callable[..., dict[str, Any]] | None = None
 
     @property
     def options(self) -> dict[str, Any]:

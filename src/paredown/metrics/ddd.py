@@ -92,9 +92,9 @@ def diverse_recipes(recipe: Recipe, members: int) -> list[Recipe]:
         own = tuple(recipe.network_options.get("hidden", ()))
         shapes = [own, *(hidden for hidden in _HIDDEN if hidden != own)]
         kinds = [
-            recipe.but(network="mlp", network_options={"hidden": hidden}) if hidden else recipe.but(
-                network="linear", network_options={}
-            )
+            recipe.but(network="mlp", network_options={"hidden": hidden})
+            if hidden
+            else recipe.but(network="linear", network_options={})
             for hidden in shapes
         ]
     elif recipe.network == "tiny_cnn":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,11 @@ class Votes:
         """Of no member yet."""
         return cls(np.zeros((n, classes)), np.zeros((n, classes)), np.zeros(n))
 
+    @classmethod
+    def loaded(cls, arrays: dict[str, NDArray[Any]]) -> Votes:
+        """From its `FIELDS` as arrays."""
+        return cls(arrays["probabilities"], arrays["votes"], arrays["entropies"], int(arrays["members"]))
+
     def add(self, rows: slice, logits: NDArray[np.floating]) -> None:
         """Count the logits (members, rows, classes) of some rows; `members` is for the caller to raise."""
         p = softmax(logits.astype(np.float64))
@@ -54,7 +59,7 @@ class Votes:
         self.probabilities = self.probabilities + other.probabilities
         self.votes = self.votes + other.votes
         self.entropies = self.entropies + other.entropies
-        self.members = int(self.members + other.members)
+        self.members += other.members
 
     def uncertainty(self, kind: str = "entropy") -> Values:
         """The uncertainty of the ensemble about every example, higher for harder.

@@ -79,7 +79,9 @@ def _cluster_labels(source: Source, recipe: Recipe, *, seed: int, k: int | None,
 
 def member_seeds(seed: int, first: int, last: int) -> list[int]:
     """One seed for each of the members first..last - 1, the same however many there are in all."""
-    return [int(np.random.SeedSequence([seed, member]).generate_state(1, np.uint32)[0]) for member in range(first, last)]
+    return [
+        int(np.random.SeedSequence([seed, member]).generate_state(1, np.uint32)[0]) for member in range(first, last)
+    ]
 
 
 def portions(recipe: Recipe, members: int) -> list[range]:

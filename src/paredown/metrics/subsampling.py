@@ -50,9 +50,8 @@ def balanced_masks(models: int, n: int, *, share: float, seed: int) -> Mask:
     size = round(share * n)
     if not 0 < size < n or models * min(size, n - size) < 2 * n:
         raise PareError(
-            f"{models} models on subsets of {share:g} of {n} examples leave some examples in (or out of) fewer than two "
-            f"of them; train at least {math.ceil(2 / min(share, 1 - share)) if 0 < share < 1 else 'seven'} models on "
-            f"a subset between 0 and 1."
+            f"{models} models on subsets of {share:g} of {n} examples would leave examples in, or out of, fewer than two "
+            "of them; train more models, on a subset between 0 and 1."
         )
     rng = np.random.default_rng([seed, models, n])
     masks = np.zeros((models, n), bool)
@@ -72,13 +71,13 @@ def balanced_masks(models: int, n: int, *, share: float, seed: int) -> Mask:
     return masks
 
 
-def memorization(masks: Mask, correct: Mask, *, seed: int = 0) -> Estimate:
+def memorization(masks: Mask, correct: Mask) -> Estimate:
     """How much more often an example is classified correctly by models that trained on it (section 2.1).
 
     mem(i) = P[correct(i) | i in the subset] - P[correct(i) | i not in the subset], between -1 and 1.
     """
     _check(masks, correct)
-    halves = _halves(len(masks), seed)
+    halves = _halves(len(masks))
     counts = [_memorization_counts(masks[half], correct[half]) for half in halves]
     whole = tuple(first + second for first, second in zip(*counts, strict=True))
     return Estimate(_difference(*whole), (_difference(*counts[0]), _difference(*counts[1])))
@@ -89,9 +88,7 @@ def _memorization_counts(masks: Mask, correct: Mask) -> tuple[Values, Values, Va
     return tuple(x.astype(float) for x in (both, inside, right - both, len(masks) - inside))  # type: ignore[return-value]
 
 
-def influence(
-    masks: Mask, correct: Mask, *, test_correct: Mask | None = None, seed: int = 0
-) -> tuple[Estimate, Estimate]:
+def influence(masks: Mask, correct: Mask, *, test_correct: Mask | None = None) -> tuple[Estimate, Estimate]:
     """The largest influence of every example on another one, and the sum of the absolute influences (section 2.1).
 
     infl(i, j) = P[correct(j) | i in the subset] - P[correct(j) | i not in the subset]
@@ -105,7 +102,7 @@ def influence(
         models, so memory does not grow with n squared.
     """
     _check(masks, correct)
-    n, halves = masks.shape[1], _halves(len(masks), seed)
+    n, halves = masks.shape[1], _halves(len(masks))
     tested, apart = (correct, ~masks) if test_correct is None else (test_correct, None)
     tops, sums = np.full((3, n), -np.inf), np.zeros((3, n))
     pairs = np.zeros((3, n))
@@ -159,9 +156,13 @@ def _blocks(n: int) -> list[slice]:
     return [slice(first, min(first + _BLOCK, n)) for first in range(0, n, _BLOCK)]
 
 
-def _halves(models: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    order = np.random.default_rng([seed, models]).permutation(models)
-    return np.sort(order[: models // 2]), np.sort(order[models // 2 :])
+def _halves(models: int) -> tuple[slice, slice]:
+    """The first and the second half of the models, each of which is balanced where `balanced_masks` made them.
+
+    Halves drawn from balanced subsets are not: an example that is in many subsets of one half is in few of the other,
+    and scores whose noise depends on that number would correlate below zero.
+    """
+    return slice(0, models // 2), slice(models // 2, models)
 
 
 def _check(masks: Mask, correct: Mask) -> None:

@@ -64,7 +64,9 @@ def train_on_subsets(
         if metric not in SUBSAMPLED:
             raise unknown_name("metric of models on subsets", metric, SUBSAMPLED)
     if test is not None and set(metrics) == {"memorization"}:
-        raise PareError("test is an option of the influence metrics; memorization is measured on the examples themselves.")
+        raise PareError(
+            "test is an option of the influence metrics; memorization is measured on the examples themselves."
+        )
     if epochs is not None and epochs < 1:
         raise PareError(f"epochs must be at least 1, got {epochs}.")
     probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, track=track)
@@ -80,9 +82,9 @@ def train_on_subsets(
     }
     estimates = {}
     if "memorization" in metrics:
-        estimates["memorization"] = memorization(masks, correct, seed=seed)
+        estimates["memorization"] = memorization(masks, correct)
     if set(metrics) & {"influence_max", "influence_sum_abs"}:
-        both = influence(masks, correct, test_correct=test_correct, seed=seed)
+        both = influence(masks, correct, test_correct=test_correct)
         estimates |= dict(zip(("influence_max", "influence_sum_abs"), both, strict=True))
     measured_on = {"measured_on": "examples left out" if tests is None else f"{len(tests)} test examples"}
     fitted = {}

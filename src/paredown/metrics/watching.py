@@ -22,19 +22,20 @@ from paredown.progress import Track, silent
 from paredown.recorder import RECORDED, Recorder
 from paredown.sources import Source
 from paredown.train import Recipe
-from paredown.train.ensembles import train_ensemble
+from paredown.train.ensembles import train_ensemble, trains_stacked
 from paredown.train.runtime import torch_threads
 
-__all__ = ["WATCHED", "epochs_of", "watch_training"]
+__all__ = ["EARLY", "WATCHED", "epochs_of", "watch_training"]
 
 ACTIVE = "active_learning"
 WATCHED = (*RECORDED, ACTIVE)
-_EARLY = ("el2n", "grand", ACTIVE)  # read off probes trained for `probe_epochs`; the others need a whole training
+WINDOW = 10  # epochs that dyn_unc and tdds look at together, the recorder's default
+EARLY = ("el2n", "grand", ACTIVE)  # read off probes trained for `probe_epochs`; the others need a whole training
 
 
 def epochs_of(metric: str, recipe: Recipe, epochs: int | None) -> int:
     """For how long the probes of a metric are trained, unless told."""
-    return epochs if epochs is not None else recipe.probe_epochs if metric in _EARLY else recipe.epochs
+    return epochs if epochs is not None else recipe.probe_epochs if metric in EARLY else recipe.epochs
 
 
 def watch_training(
@@ -88,7 +89,17 @@ def watch_training(
     members = probes.recipe.probe_members if members is None else members
     if members < 1 or (epochs is not None and epochs < 1):
         raise PareError(f"members and epochs must be at least 1, got {members} and {epochs}.")
+    if "grand" in metrics and not trains_stacked(probes.recipe):
+        raise PareError(
+            f"metric 'grand' looks at the last layer's inputs, which only the recipes 'mlp' and 'linear' show; recipe "
+            f"{probes.recipe.name!r} does not. Use 'el2n', which the same authors found to prune as well."
+        )
     lengths = {metric: epochs_of(metric, probes.recipe, epochs) for metric in metrics}
+    for metric in ("dyn_unc", "tdds"):
+        if lengths.get(metric, WINDOW) < WINDOW:
+            raise PareError(
+                f"metric {metric!r} looks at windows of {WINDOW} epochs, got {lengths[metric]}; train longer."
+            )
     fitted: dict[str, LookedUp] = {}
     with torch_threads(threads):
         for length in sorted(set(lengths.values())):
@@ -122,7 +133,7 @@ def _watch(
             sums[metric] += done[metric]
         for half, counted in enumerate(votes):
             if counted is not None:
-                counted.merge(Votes(**{field: done[f"{field}_{half}"] for field in Votes.FIELDS}))
+                counted.merge(Votes.loaded({field: done[f"{field}_{half}"] for field in Votes.FIELDS}))
     counts = np.array([(members + 1) // 2, members // 2])
     facts: dict[str, Any] = {"members": members, "epochs": epochs}
     fitted: dict[str, LookedUp] = {}
@@ -151,9 +162,20 @@ def _watch_portion(
 ) -> dict[str, NDArray[Any]]:
     """Train some members, and add up their scores and predictions by odd and even number."""
     examples, classes = probes.examples, len(probes.examples.classes)
-    recorders = [Recorder(len(examples), classes, tdds="tdds" in recorded) for _ in portion] if recorded else None
-    seeds = member_seeds(probes.seed, portion.start, portion.stop)
-    ensemble = train_ensemble(probes.recipe, examples, seeds=seeds, epochs=epochs, recorders=recorders, track=track)
+    recorders = (
+        [Recorder(len(examples), classes, window=WINDOW, tdds="tdds" in recorded) for _ in portion]
+        if recorded
+        else None
+    )
+    ensemble = train_ensemble(
+        probes.recipe,
+        examples,
+        seeds=member_seeds(probes.seed, portion.start, portion.stop),
+        epochs=epochs,
+        recorders=recorders,
+        with_features="grand" in recorded,
+        track=track,
+    )
     halves = np.array(portion) % 2
     arrays: dict[str, NDArray[Any]] = {metric: np.zeros((2, len(examples))) for metric in recorded}
     for half, recorder in zip(halves, recorders or (), strict=True):

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from paredown.errors import PareError
 from paredown.progress import Track, silent
 from paredown.train.examples import Examples, TrainingSet
-from paredown.train.loop import Trained, train
+from paredown.train.loop import Trained, own_randomness, train
+from paredown.train.networks import build_network, input_statistics
 from paredown.train.recipes import Recipe
+from paredown.train.schedule import learning_rate, steps_per_epoch
 
 if TYPE_CHECKING:
     import torch
@@ -29,14 +31,16 @@ __all__ = ["MEMBERS_AT_ONCE", "Ensemble", "Watcher", "train_ensemble", "trains_s
 MEMBERS_AT_ONCE = 10  # stacked: from there on caches are the limit, not the number of operations
 _STACKED = ("mlp", "linear")
 _BLOCK_BYTES = 64 * 2**20  # of logits and activations while predicting
-_WATCHED_ROWS = 8_192  # shown to the watchers at once
 
 
 class Watcher(Protocol):
     """Whoever wants to see every member's predictions while it trains, such as `paredown.Recorder`."""
 
     def update(self, indices: Any, logits: Any, labels: Any, epoch: int) -> None:
-        """Rows of the examples, what the network said of them before the step, and their labels."""
+        """Rows of the examples, what the network said of them before the step, and their labels.
+
+        With `with_features` it is also given `features=`, what enters the last layer.
+        """
         ...
 
 
@@ -64,21 +68,21 @@ class Ensemble(ABC):
 
 @dataclass(frozen=True)
 class _Stacked(Ensemble):
-    """Members of equal shape; inputs are standardised by `mean` and `scale`."""
+    """Members of equal shape; each standardises its inputs by the `mean` and `deviation` of its own rows."""
 
     members: int
     classes: tuple[str, ...]
     layers: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]  # (members, in, out), (members, 1, out)
-    mean: NDArray[np.float32]
-    scale: NDArray[np.float32]
+    mean: NDArray[np.float32]  # (members or 1, 1, in)
+    deviation: NDArray[np.float32]
 
     def blocks(self, examples: TrainingSet) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         assert isinstance(examples, Examples)
-        widest = max(weight.shape[2] for weight, _ in self.layers)
+        widest = max(max(weight.shape[1:]) for weight, _ in self.layers)
         step = max(1, _BLOCK_BYTES // (4 * self.members * widest))
         for first in range(0, len(examples), step):
             rows = slice(first, min(first + step, len(examples)))
-            hidden = ((examples.inputs[rows] - self.mean) * self.scale).astype(np.float32)
+            hidden = (examples.inputs[rows].astype(np.float32) - self.mean) / self.deviation
             for number, (weight, bias) in enumerate(self.layers):
                 hidden = np.matmul(np.maximum(hidden, 0) if number else hidden, weight) + bias
             yield rows, hidden
@@ -117,66 +121,51 @@ def train_ensemble(
     epochs: int | None = None,
     draws: int | None = None,
     recorders: Sequence[Watcher] | None = None,
+    with_features: bool = False,
     track: Track = silent,
 ) -> Ensemble:
-    """Train one network per seed; a member does not depend on which others it is trained with.
+    """Train one network per seed. Each is the network that `train` makes of the same seed and rows, up to rounding.
 
     Args:
         recipe: how each member is trained.
-        examples: inputs and labels. Features are standardised by the mean and deviation of all rows that any member
-            trains on, so that all members see the same inputs.
+        examples: inputs and labels. Each member standardises features by the mean and deviation of its own rows.
         seeds: one per member; decides its first weights and its row order.
         masks: (members, n), the rows that each member trains on; all rows unless given.
         epochs: in place of the recipe's.
         draws: rows that every member draws per epoch, by default as many as the largest subset has. A member with
-            fewer rows goes on into a new order of them, so that all take the same number of steps. Members in turn
-            (networks that are not stacked) have epochs of their own length.
-        recorders: one per member, shown every row of an epoch once, before the step that learns from it.
-        track: reports progress over epochs.
+            fewer rows goes on into a new order of them, so that all take the same number of steps. (Networks that are
+            not stacked have epochs of their own length.)
+        recorders: one per member, shown what the member said of its rows before the step that learned from them. Rows
+            drawn twice in an epoch are shown twice.
+        with_features: also show what enters the last layer. Stacked members only.
+        track: reports progress, an epoch at a time, or a member where they are trained in turn.
     """
     n, count = len(examples), len(seeds)
     masks = np.ones((count, n), bool) if masks is None else np.asarray(masks, bool)
     _check(count, n, masks, recorders)
+    rows = [np.flatnonzero(mask) for mask in masks]
     if not trains_stacked(recipe):
+        members = track(range(count), f"training {recipe.name}", count)
+        watchers = [None] * count if recorders is None else recorders
         trained = [
-            train(
-                recipe,
-                examples,
-                rows=np.flatnonzero(masks[m]),
-                seed=seeds[m],
-                epochs=epochs,
-                recorder=None if recorders is None else recorders[m],
-            )
-            for m in track(range(count), f"training {recipe.name}", total=count)
+            train(recipe, examples, rows=rows[m], seed=seeds[m], epochs=epochs, recorder=watchers[m]) for m in members
         ]
         return _InTurn(tuple(trained), examples.classes)
     assert isinstance(examples, Examples)
-    used = masks.any(axis=0)
-    mean, scale = _standard(examples.inputs if used.all() else examples.inputs[used])
-    draws = int(masks.sum(axis=1).max()) if draws is None else draws
     epochs = recipe.epochs if epochs is None else epochs
+    draws = max(map(len, rows)) if draws is None else draws
     portions = [slice(m, min(m + MEMBERS_AT_ONCE, count)) for m in range(0, count, MEMBERS_AT_ONCE)]
-    steps = track((None for _ in range(len(portions) * epochs)), f"training {recipe.name}", len(portions) * epochs)
-    layers = [
-        _train_portion(
-            recipe,
-            examples,
-            (mean, scale),
-            seeds=seeds[portion],
-            rows=[np.flatnonzero(mask) for mask in masks[portion]],
-            epochs=epochs,
-            draws=draws,
-            recorders=None if recorders is None else recorders[portion],
-            steps=iter(steps),
-        )
-        for portion in portions
-    ]
-    next(iter(steps), None)  # lets the bar end
-    joined = tuple(
-        (np.concatenate([w for w, _ in layer]), np.concatenate([b for _, b in layer]))
-        for layer in zip(*layers, strict=True)
-    )
-    return _Stacked(count, examples.classes, joined, mean, scale)
+    ticks = iter(track(range(len(portions) * epochs), f"training {recipe.name}", len(portions) * epochs))
+    trained = []
+    for portion in portions:
+        stack = _Stack(recipe, examples, seeds[portion], rows[portion])
+        window = None if recorders is None else _Window(recorders[portion], examples.labels, with_features)
+        for epoch in range(epochs):
+            next(ticks)
+            stack.train_epoch(epoch, epochs, draws, window)
+        trained.append(stack.trained())
+    next(ticks, None)  # lets the progress bar end
+    return _joined(trained)
 
 
 def _check(members: int, n: int, masks: NDArray[np.bool_], recorders: Sequence[Watcher] | None) -> None:
@@ -190,130 +179,138 @@ def _check(members: int, n: int, masks: NDArray[np.bool_], recorders: Sequence[W
         raise PareError(f"there are {len(recorders)} recorders for {members} members; give one for each.")
 
 
-def _standard(inputs: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and inverse deviation of every feature; a constant feature is left at zero."""
-    mean, deviation = inputs.mean(axis=0, dtype=np.float64), inputs.std(axis=0, dtype=np.float64)
-    varies = deviation > 1e-6 * (1 + np.abs(mean))
-    return mean.astype(np.float32), (varies / np.where(varies, deviation, 1)).astype(np.float32)
-
-
 # --- stacked members -----------------------------------------------------------------------------------------------
 
 
-def _train_portion(
-    recipe: Recipe,
-    examples: Examples,
-    standard: tuple[NDArray[np.float32], NDArray[np.float32]],
-    *,
-    seeds: Sequence[int],
-    rows: list[NDArray[np.int64]],
-    epochs: int,
-    draws: int,
-    recorders: Sequence[Watcher] | None,
-    steps: Iterator[None],
-) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-    """Train some members together; returns their weights and biases, layer by layer."""
-    import torch
+class _Stack:
+    """Members in training: parameters (members, in, out) and (members, 1, out) under one optimiser."""
 
-    inputs = torch.from_numpy(((examples.inputs - standard[0]) * standard[1]).astype(np.float32))
-    labels = torch.from_numpy(examples.labels)
-    members, batch = len(seeds), recipe.batch_size
-    widths = [inputs.shape[1], *recipe.network_options.get("hidden", ()), len(examples.classes)]
-    parameters = _first_parameters(widths, seeds)
-    optimizer = _optimizer(recipe, parameters)
-    per_epoch = math.ceil(draws / batch)
-    generators = [np.random.default_rng([seed, 1]) for seed in seeds]
-    step = 0
-    for epoch in range(epochs):
-        next(steps, None)
-        orders = np.stack([_draw(own, draws, rng) for own, rng in zip(rows, generators, strict=True)])
-        drawn = torch.from_numpy(orders)
-        seen: list[torch.Tensor] = []
-        for first in range(0, draws, batch):
-            chosen = drawn[:, first : first + batch]
-            size = chosen.shape[1]
-            flat = chosen.reshape(-1)
-            logits = _forward(inputs.index_select(0, flat).view(members, size, -1), parameters)
+    def __init__(self, recipe: Recipe, examples: Examples, seeds: Sequence[int], rows: list[NDArray[np.int64]]) -> None:
+        import torch
+
+        self.recipe, self.examples, self.seeds, self.rows = recipe, examples, list(seeds), rows
+        self.parameters = _first_parameters(recipe, examples, self.seeds)
+        self.optimizer = _optimizer(recipe, self.parameters)
+        self.labels = torch.from_numpy(examples.labels)
+        self.inputs = torch.from_numpy(examples.inputs).float()
+        self.alike = all(np.array_equal(own, rows[0]) for own in rows)
+        statistics = [input_statistics(examples, own) for own in (rows[:1] if self.alike else rows)]
+        self.mean = torch.from_numpy(np.stack([one.mean[None] for one in statistics]))
+        self.deviation = torch.from_numpy(np.stack([one.deviation[None] for one in statistics]))
+        if self.alike:  # standardised once, where it is the same for all
+            self.inputs = (self.inputs - self.mean[0]) / self.deviation[0]
+
+    def train_epoch(self, epoch: int, epochs: int, draws: int, window: _Window | None) -> None:
+        """One pass: every member draws so many of its rows, in an order of its own."""
+        import torch
+
+        members, per_epoch = len(self.seeds), steps_per_epoch(draws, self.recipe.batch_size)
+        orders = np.stack([_draw(own, draws, seed, epoch) for own, seed in zip(self.rows, self.seeds, strict=True)])
+        losses = torch.zeros(())
+        for number, batch in enumerate(np.array_split(orders, per_epoch, axis=1)):
+            chosen = torch.from_numpy(batch.reshape(-1))
+            features, logits = self._forward(chosen, members)
             # A sum over members of means over batches: no member's gradient depends on the others.
-            losses = torch.nn.functional.cross_entropy(logits.view(members * size, -1), labels[flat], reduction="sum")
-            optimizer.param_groups[0]["lr"] = recipe.learning_rate * _rate(recipe, step, epochs * per_epoch, per_epoch)
-            optimizer.zero_grad(set_to_none=True)
-            (losses / size).backward()
-            optimizer.step()
-            step += 1
-            if recorders is not None:
-                seen.append(logits.detach())
-        if recorders is not None:
-            _show(recorders, torch.cat(seen, 1).numpy(), orders, rows, examples.labels, epoch)
-    arrays = [parameter.detach().numpy() for parameter in parameters]
-    return list(zip(arrays[::2], arrays[1::2], strict=True))
+            losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), self.labels[chosen], reduction="sum")
+            rate = learning_rate(self.recipe, epoch * per_epoch + number, epochs * per_epoch)
+            self.optimizer.param_groups[0]["lr"] = rate
+            self.optimizer.zero_grad(set_to_none=True)
+            (losses / batch.shape[1]).backward()
+            self.optimizer.step()
+            if window is not None:
+                window.add(batch, logits.detach().numpy(), features.detach().numpy())
+        if window is not None:
+            window.show(epoch)
+        if not math.isfinite(float(losses.detach())):
+            raise PareError(
+                f"recipe {self.recipe.name!r}: the loss of a member was {float(losses.detach())} after epoch {epoch + 1}; "
+                "lower the learning rate, or look for extreme inputs."
+            )
+
+    def _forward(self, chosen: torch.Tensor, members: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What enters the last layer and what leaves it, for each member's own rows."""
+        import torch
+
+        entering = self.inputs.index_select(0, chosen).view(members, len(chosen) // members, -1)
+        if not self.alike:
+            entering = entering.sub_(self.mean).div_(self.deviation)
+        *before, (weight, bias) = zip(self.parameters[::2], self.parameters[1::2], strict=True)
+        for hidden_weight, hidden_bias in before:
+            entering = torch.relu(torch.baddbmm(hidden_bias, entering, hidden_weight))
+        return entering, torch.baddbmm(bias, entering, weight)
+
+    def trained(self) -> _Stacked:
+        """The members as they are now."""
+        arrays = [parameter.detach().numpy() for parameter in self.parameters]
+        layers = tuple(zip(arrays[::2], arrays[1::2], strict=True))
+        across = (len(self.seeds), 1, self.inputs.shape[1])
+        mean, deviation = (part.expand(across).numpy() for part in (self.mean, self.deviation))
+        return _Stacked(len(self.seeds), self.examples.classes, layers, mean, deviation)
 
 
-def _first_parameters(widths: list[int], seeds: Sequence[int]) -> list[torch.Tensor]:
-    """Weights (members, in, out) and biases (members, 1, out), each member's drawn as `torch.nn.Linear` draws them."""
+class _Window:
+    """Shows watchers what members say, many rows at once: a watcher has the same work with few rows as with many."""
+
+    def __init__(self, watchers: Sequence[Watcher], labels: NDArray[np.int64], with_features: bool) -> None:
+        self.watchers, self.labels, self.with_features = watchers, labels, with_features
+        self.waiting: list[tuple[NDArray[Any], ...]] = []
+
+    def add(self, *batch: NDArray[Any]) -> None:
+        """Rows (members, batch), logits and features (members, batch, width)."""
+        self.waiting.append(batch if self.with_features else batch[:2])
+
+    def show(self, epoch: int) -> None:
+        """Show what was added."""
+        rows, logits, *features = (np.concatenate(parts, axis=1) for parts in zip(*self.waiting, strict=True))
+        for member, watcher in enumerate(self.watchers):
+            extra = {"features": features[0][member]} if features else {}
+            watcher.update(rows[member], logits[member], self.labels[rows[member]], epoch, **extra)
+        self.waiting = []
+
+
+def _first_parameters(recipe: Recipe, examples: Examples, seeds: list[int]) -> list[torch.Tensor]:
+    """The members' first weights (members, in, out) and biases (members, 1, out), layer by layer."""
     import torch
 
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    parameters: list[torch.Tensor] = []
-    for fan_in, fan_out in zip(widths, widths[1:], strict=False):
-        for shape in ((fan_out, fan_in), (fan_out, 1)):
-            drawn = [torch.empty(shape).uniform_(-1, 1, generator=one) / math.sqrt(fan_in) for one in generators]
-            parameters.append(torch.stack(drawn).transpose(1, 2).contiguous().requires_grad_())
-    return parameters
-
-
-def _forward(hidden: torch.Tensor, parameters: list[torch.Tensor]) -> torch.Tensor:
-    import torch
-
-    for number in range(0, len(parameters), 2):
-        weight, bias = parameters[number : number + 2]
-        hidden = torch.baddbmm(bias, torch.relu(hidden) if number else hidden, weight)
-    return hidden
+    one = np.zeros(1, np.int64)  # statistics of the inputs are taken elsewhere
+    networks = [build_network(recipe, examples, one, seed=seed) for seed in seeds]
+    stacked: list[torch.Tensor] = []
+    for parts in zip(*(network.parameters() for network in networks), strict=True):
+        together = torch.stack([part.detach() for part in parts])
+        together = together.transpose(1, 2).contiguous() if together.ndim == 3 else together[:, None]
+        stacked.append(together.requires_grad_())
+    return stacked
 
 
 def _optimizer(recipe: Recipe, parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
-    """The recipe's optimiser over stacked parameters: all of them work on every number by itself."""
+    """The recipe's optimiser: all of them treat every number by itself, so stacking changes nothing."""
     import torch
 
-    common = {"lr": recipe.learning_rate, "weight_decay": recipe.weight_decay}
-    if recipe.optimizer == "adam":
-        return torch.optim.Adam(parameters, fused=True, **common)
+    rate, decay, momentum = recipe.learning_rate, recipe.weight_decay, recipe.momentum
     if recipe.optimizer == "sgd":
-        nesterov = recipe.nesterov and recipe.momentum > 0
-        return torch.optim.SGD(parameters, momentum=recipe.momentum, nesterov=nesterov, fused=True, **common)
-    return torch.optim.RMSprop(parameters, momentum=recipe.momentum, **common)
+        return torch.optim.SGD(
+            parameters, rate, momentum=momentum, nesterov=recipe.nesterov, weight_decay=decay, fused=True
+        )
+    if recipe.optimizer == "adam":
+        return torch.optim.Adam(parameters, rate, weight_decay=decay, fused=True)
+    return torch.optim.RMSprop(parameters, rate, momentum=momentum, weight_decay=decay)
 
 
-def _rate(recipe: Recipe, step: int, steps: int, per_epoch: int) -> float:
-    """By what the learning rate is multiplied at a step."""
-    warm = math.ceil(recipe.warmup * steps)
-    if step < warm:
-        return (step + 1) / warm
-    if recipe.schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * (step - warm) / (steps - warm)))
-    if recipe.schedule == "steps":
-        return recipe.decay ** -sum(step >= milestone * per_epoch for milestone in recipe.milestones)
-    return 1.0
+def _draw(rows: NDArray[np.int64], draws: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The rows of one epoch: the order that `train` has for it, and then as many more orders as it takes."""
+    import torch
+
+    with own_randomness(seed, epoch) as generator:
+        orders = [torch.randperm(len(rows), generator=generator).numpy() for _ in range(math.ceil(draws / len(rows)))]
+    return rows[np.concatenate(orders)[:draws]]
 
 
-def _draw(rows: NDArray[np.int64], draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The rows of one epoch: a new order of them, and then as many more orders as it takes."""
-    orders = [rng.permutation(rows) for _ in range(math.ceil(draws / len(rows)))]
-    return np.concatenate(orders)[:draws]
-
-
-def _show(
-    recorders: Sequence[Watcher],
-    logits: NDArray[np.float32],
-    orders: NDArray[np.int64],
-    rows: list[NDArray[np.int64]],
-    labels: NDArray[np.int64],
-    epoch: int,
-) -> None:
-    """Show every member's recorder the rows of an epoch once: the first order of them, not what fills it up."""
-    for member, recorder in enumerate(recorders):
-        once = min(len(rows[member]), orders.shape[1])
-        for first in range(0, once, _WATCHED_ROWS):
-            part = slice(first, min(first + _WATCHED_ROWS, once))
-            chosen = orders[member, part]
-            recorder.update(chosen, logits[member, part], labels[chosen], epoch)
+def _joined(parts: list[_Stacked]) -> _Stacked:
+    if len(parts) == 1:
+        return parts[0]
+    layers = tuple(
+        (np.concatenate([weight for weight, _ in layer]), np.concatenate([bias for _, bias in layer]))
+        for layer in zip(*(part.layers for part in parts), strict=True)
+    )
+    mean, deviation = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "deviation"))
+    return _Stacked(sum(part.members for part in parts), parts[0].classes, layers, mean, deviation)

@@ -23,7 +23,7 @@ from paredown.encoders.pipeline import default_workers, prepared_images, unreada
 from paredown.errors import PareError, unknown_name
 from paredown.progress import Track, silent
 from paredown.sizes import parse_size
-from paredown.sources import ImageSource, OnError, Skipped, Source, VectorSource
+from paredown.sources import ArrayImages, ImageSource, OnError, Skipped, Source, VectorSource
 from paredown.sources.images import decode_image
 from paredown.train.recipes import Recipe
 from paredown.train.views import GREY, middle, plain, random_view, square
@@ -278,6 +278,8 @@ def _embedded(
 
 def _decoded(source: ImageSource, labels: Labels, size: int, on_error: OnError, workers: int, track: Track) -> Examples:
     """All images in memory; grey ones have one channel if all are grey."""
+    if isinstance(source, ArrayImages) and source.pixels.shape[1:3] == (size, size):
+        return Examples(source.pixels.reshape(len(source), size, size, -1), labels.codes, labels.classes, source.ids)
     prepare = lambda image: np.asarray(square(image if image.mode in GREY else image.convert("RGB"), size, size))
     prepared = prepared_images(source, prepare, rows=range(len(source)), workers=workers)
     images: list[NDArray[np.uint8]] = []

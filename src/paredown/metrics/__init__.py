@@ -62,7 +62,7 @@ METRICS: dict[str, Metric] = {
     ),
     "el2n": _watched(
         "el2n",
-        "length of the error vector of probes trained for a short time, averaged over them",
+        "mean length of the error vector of probes trained for a short time",
         "section 2.1; Paul et al. 2021",
     ),
     "forgetting": _watched(
@@ -73,7 +73,7 @@ METRICS: dict[str, Metric] = {
     "influence_sum_abs": _subsampled("influence_sum_abs", "how much training on the example changes others, summed up"),
     "active_learning": _watched(
         "active_learning",
-        "uncertainty of an ensemble: entropy of its mean prediction",
+        "an ensemble's uncertainty: entropy of its mean prediction",
         "section 2.1; Chitta et al. 2021",
     ),
     "ddd": Metric(

@@ -20,7 +20,7 @@ from paredown.train.runtime import require_torch, torch_threads
 
 __all__ = ["Cost", "Training", "estimate_cost", "plan_trainings"]
 
-_BATCHES = 2  # per epoch of a timed training
+_BATCHES = 3  # per epoch of a timed training
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,11 @@ def _seconds_per_row(recipe: Recipe, models: int, dim: int, classes: int) -> flo
     examples = Examples(inputs, np.arange(rows) % classes, names, id_array(np.arange(rows)))
     together = min(models, MEMBERS_AT_ONCE) if trains_stacked(recipe) else 1
     times = []
-    for epochs in (1, 1, 3):  # the first also loads libraries; the others differ by what two epochs take
+    for epochs in (1, 1, 6):  # the first also loads libraries; the others differ by what five epochs take
         start = time.perf_counter()
         train_ensemble(recipe, examples, seeds=range(together), epochs=epochs)
         times.append(time.perf_counter() - start)
-    return max(times[2] - times[1], 0.1 * times[1]) / (2 * together * rows)
+    return max(times[2] - times[1], 0.1 * times[1]) / (5 * together * rows)
 
 
 def _duration(seconds: float) -> str:

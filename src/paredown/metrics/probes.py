@@ -39,7 +39,7 @@ class Probes:
         if len(bad):
             raise PareError(
                 f"metric {metric!r} has no score for {len(bad)} of {len(values)} examples, e.g. id "
-                f"{self.examples.ids[bad[0]]}; did the training of recipe {self.recipe.name!r} diverge, or is it too short?"
+                f"{self.examples.ids[bad[0]]}; the training of recipe {self.recipe.name!r} diverged, or was too short."
             )
         return LookedUp(metric, self.seed, self.hashes, values, facts=self.facts | facts)
 

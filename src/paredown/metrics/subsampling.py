@@ -50,8 +50,8 @@ def balanced_masks(models: int, n: int, *, share: float, seed: int) -> Mask:
     size = round(share * n)
     if not 0 < size < n or models * min(size, n - size) < 2 * n:
         raise PareError(
-            f"{models} models on subsets of {share:g} of {n} examples would leave examples in, or out of, fewer than two "
-            "of them; train more models, on a subset between 0 and 1."
+            f"{models} models on subsets of {share:g} of {n} examples leave examples in, or out of, fewer than two of "
+            "them; train more models, on a subset between 0 and 1."
         )
     rng = np.random.default_rng([seed, models, n])
     masks = np.zeros((models, n), bool)
@@ -172,7 +172,7 @@ def _check(masks: Mask, correct: Mask) -> None:
     for rows, where in ((np.flatnonzero(inside == len(masks)), "all"), (np.flatnonzero(inside == 0), "none")):
         if len(rows):
             raise PareError(
-                f"{name_rows(rows)} was in {where} of the {len(masks)} training subsets, so there is nothing to compare; "
+                f"{name_rows(rows)} was in {where} of the {len(masks)} training subsets: there is nothing to compare; "
                 f"train models with and without every example."
             )
 
@@ -202,7 +202,7 @@ def reliability_facts(metric: str, estimate: Estimate, models: int) -> dict[str,
         what = "noise" if whole < _NOISE else "unsteady"
         how_many = f"about {needed} models would be needed" if needed else "no number of models can be named"
         facts["warnings"] = [
-            f"{metric} from {models} models is {what}: reliability {whole:.2f} (the two halves of the models correlate by "
+            f"{metric} from {models} models is {what}: reliability {whole:.2f} (two halves of the models correlate by "
             f"{half:.2f}); for {_STEADY} {how_many}, by the Spearman-Brown formula."
         ]
     return facts

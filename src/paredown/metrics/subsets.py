@@ -50,7 +50,7 @@ def train_on_subsets(
         metrics: of `memorization`, `influence_max` and `influence_sum_abs`; all come from the same models.
         seed: decides subsets, first weights and row orders.
         recipe: how a model is trained.
-        members: how many models. The report says how reliable the scores are with so many, and warns where they are not.
+        members: how many models. The report says how reliable scores from so many are, and warns where they are not.
         epochs: in place of the recipe's.
         subset: the share of the examples that a model trains on.
         test: labelled examples on which influence is measured; the training examples that a model did not train on

@@ -60,7 +60,7 @@ def watch_training(
     2019); `paredown.recorder.RECORDED` has these and the others.
 
     Active learning is the uncertainty of the ensemble at the end of its training: the entropy of the members' mean
-    prediction, -sum_c p(c) log p(c). Chitta et al. 2021, whose scores the paper was given as a yes or no, compare several
+    prediction, -sum_c p(c) log p(c). Chitta et al. 2021, whose scores the paper was given as a yes or no, compare some
     such measures and select in rounds, an ensemble trained on the subset of the moment judging the rest. Here there is
     one round, as the paper defines pruning: probes trained for a short time judge the examples they saw.
 
@@ -178,8 +178,8 @@ def _watch_portion(
     )
     halves = np.array(portion) % 2
     arrays: dict[str, NDArray[Any]] = {metric: np.zeros((2, len(examples))) for metric in recorded}
-    for half, recorder in zip(halves, recorders or (), strict=True):
-        for metric in recorded:
+    for metric in recorded:
+        for half, recorder in zip(halves, recorders or (), strict=True):
             arrays[metric][half] += recorder.scores(metric).values
     if with_votes:
         votes = [Votes.empty(len(examples), classes) for _ in range(2)]

@@ -223,8 +223,8 @@ class _Stack:
             window.show(epoch)
         if not math.isfinite(float(losses.detach())):
             raise PareError(
-                f"recipe {self.recipe.name!r}: the loss of a member was {float(losses.detach())} after epoch {epoch + 1}; "
-                "lower the learning rate, or look for extreme inputs."
+                f"recipe {self.recipe.name!r}: the loss of a member became infinite in epoch {epoch + 1}; lower the "
+                "learning rate, or look for extreme inputs."
             )
 
     def _forward(self, chosen: torch.Tensor, members: int) -> tuple[torch.Tensor, torch.Tensor]:

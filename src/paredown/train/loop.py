@@ -31,7 +31,7 @@ from paredown.train.schedule import learning_rate, steps_per_epoch
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Epoch", "Recording", "Trained", "train"]
+__all__ = ["Epoch", "Recording", "Trained", "own_randomness", "train"]
 
 _EVALUATED = 512  # inputs at once when a network is only asked
 
@@ -136,7 +136,7 @@ def train(
     done = sum(epoch.steps for epoch in history)
     ticks = iter(track(range(done, steps), f"training {recipe.name}", total=steps - done))
     for epoch in range(len(history), math.ceil(steps / per_epoch)):
-        with _own_randomness(seed, epoch) as generator:
+        with own_randomness(seed, epoch) as generator:
             network.train()
             order = rows[torch.randperm(len(rows), generator=generator).numpy()]
             # Of equal size but for one example, so that no batch is too small for its statistics.
@@ -233,7 +233,7 @@ def _optimizer(recipe: Recipe, network: torch.nn.Module) -> torch.optim.Optimize
 
 
 @contextmanager
-def _own_randomness(seed: int, epoch: int) -> Iterator[torch.Generator]:
+def own_randomness(seed: int, epoch: int) -> Iterator[torch.Generator]:
     """A generator for one epoch; what draws from torch's global one (dropout) finds it seeded, and then as it was."""
     import torch
 

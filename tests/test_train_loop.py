@@ -127,7 +127,8 @@ def test_matched_iterations_go_from_equal_epochs_to_equal_steps() -> None:
 
 
 def test_it_learns(examples) -> None:
-    train_part, test_part = examples.take(np.arange(500)), examples.take(np.arange(500, 600))
+    sixth = np.arange(600) % 6 == 0
+    train_part, test_part = examples.take(~sixth), examples.take(sixth)
     trained = train(find_recipe("mlp", batch_size=16), train_part, epochs=15, test=test_part)
     assert trained.history[-1].test_accuracy == trained.accuracy(test_part) > 0.9
     assert trained.accuracy(test_part, top=3) >= trained.accuracy(test_part)

@@ -63,10 +63,15 @@ def build_network(recipe: Recipe, examples: TrainingSet, rows: NDArray[np.int64]
     from torch import nn
 
     size = recipe.image_size if recipe.inputs == "images" else None
-    shape = examples.shape if size is None else (size, size, examples.shape[2])
-    if (len(shape) == 1) != (recipe.inputs == "features"):
-        given = "features" if len(shape) == 1 else "images"
+    given = "features" if len(examples.shape) == 1 else "images"
+    if given != recipe.inputs:
         raise PareError(f"recipe {recipe.name!r} trains on {recipe.inputs}, and the examples are {given}.")
+    if size is not None and min(examples.shape[:2]) < size:
+        raise PareError(
+            f"recipe {recipe.name!r} takes images of {size} x {size} pixels, and the examples are "
+            f"{examples.shape[0]} x {examples.shape[1]}; load them with this recipe, or change its image_size."
+        )
+    shape = examples.shape if size is None else (size, size, examples.shape[2])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network, own = _make(recipe, shape, len(examples.classes))

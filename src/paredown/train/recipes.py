@@ -36,7 +36,7 @@ class Recipe:
     warmup: float = 0.0  # share of the steps in which the learning rate rises to its value
     augment: Literal["none", "crop_flip", "crop", "imagenet"] = "none"
     image_size: int | None = None
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16 only where the processor is fast at it
     channels_last: bool = False
     pretrained: str | None = None  # where the first weights come from, for fine-tuning
     probe_epochs: int = 10

@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.recorder.observe import Observed
+from paredown.recorder.observe import Observed, column_sums
 
 __all__ = ["FINE", "HALF", "MAX_OBSERVATIONS", "TDDS_WINDOWS", "Layout", "Table", "divergence", "window_spread"]
 
 Table = NDArray[np.void]  # one record per example
 
-FINE = 2.0**48  # units of the sums of numbers up to 2: an int64 holds MAX_OBSERVATIONS of them
+FINE = 2.0**47  # units of the sums of numbers below 2: an int64 holds twice MAX_OBSERVATIONS of them
 HALF = 2.0**31  # units of the probability whose exact variance is kept: its square is split into two halves
 MAX_OBSERVATIONS = 2**14
 TDDS_WINDOWS = 8  # windows in the exponential average of tdds: older ones have weights below 1e-8
 _MARGIN_LIMIT = 2.0**40  # larger margins count as this; their whole and broken parts are summed apart
 
 # Columns of `sums`
-EL2N, P_TRUE, HALF_P, SQUARE_HIGH, SQUARE_LOW, MARGIN_WHOLE, MARGIN_PART, SPREAD = range(8)
+EL2N, P_TRUE, MARGIN_PART, SPREAD, MARGIN_WHOLE, HALF_P, SQUARE_HIGH, SQUARE_LOW = range(8)
 # Columns of `latest`
 LAST_EL2N, LAST_MARGIN, LAST_ENTROPY, LAST_GRAND = range(4)
 
@@ -91,7 +91,7 @@ class Layout:
         latest[:, LAST_EL2N] = seen.el2n
         latest[:, LAST_MARGIN] = seen.margin
         latest[:, LAST_ENTROPY] = seen.entropy
-        latest[:, LAST_GRAND] = np.nan if seen.grand is None else seen.grand
+        latest[:, LAST_GRAND] = seen.grand
         if epoch in self.el2n_epochs:
             rows["el2n_at"][:, self.el2n_epochs.index(epoch)] = seen.el2n
         rows["seen"] += 1
@@ -106,24 +106,29 @@ class Layout:
             rows["first_epoch"][fresh] = epoch
 
     def _append_window(self, rows: Table, p_true: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """Move the window on; the spread of those that are full, or None if none is."""
+        """Move the window on; the spread of those that are full (0 for others), or None if none is."""
         before = rows["seen"]
-        values = np.concatenate([rows["tail"], p_true[:, None]], axis=1)
-        rows["tail"] = values[:, 1:]
-        if (starting := np.flatnonzero(before < self.window - 1)).size:
+        values = np.empty((self.window, len(rows)))
+        values[:-1] = rows["tail"].T
+        values[-1] = p_true
+        rows["tail"] = values[1:].T
+        starting = np.flatnonzero(before < self.window - 1)
+        if starting.size:
             rows["head"][starting, before[starting]] = p_true[starting]
             if starting.size == len(rows):
                 return None
-        return np.where(before >= self.window - 1, window_spread(values), 0.0)
+        spread = window_spread(values)
+        spread[starting] = 0.0
+        return spread
 
     def _append_change(self, rows: Table, p: NDArray[np.float64], fresh: NDArray[np.bool_]) -> None:
         now = p.astype(np.float32)
         changes = rows["changes"]
-        changes[:, :-1] = changes[:, 1:]
         change = divergence(rows["last_p"][:, : self.n_classes], now)
         if fresh.any():
             change[fresh] = 0.0
             rows["first_p"][fresh, : self.n_classes] = now[fresh]
+        changes[:, :-1] = changes[:, 1:]
         changes[:, -1] = change
         rows["last_p"][:, : self.n_classes] = now
 
@@ -154,34 +159,38 @@ class Layout:
 
 
 def window_spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The standard deviation (n - 1) of each row."""
-    width = values.shape[1]
-    off = values - (values.sum(axis=1) / width)[:, None]
-    np.square(off, out=off)
-    return np.sqrt(off.sum(axis=1) / (width - 1))
+    """The standard deviation (n - 1) of each column of (window, rows)."""
+    off = values - column_sums(values) / len(values)
+    np.multiply(off, off, out=off)
+    return np.sqrt(column_sums(off) / (len(values) - 1))
 
 
 def divergence(before: NDArray[np.float32], after: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The change between two softmax vectors: sum of |p' (log p' - log p)| over the classes, as in TDDS's program."""
-    old, new = before.astype(np.float64), after.astype(np.float64)
-    log_old, log_new = np.log(old + 1e-8), np.log(new + 1e-8)
-    return np.abs(new * (log_new - log_old)).sum(axis=1)
+    """The change between two softmax vectors: sum of |p' log(p' / p)| over the classes, as in TDDS's program."""
+    old = np.ascontiguousarray(before.T, dtype=np.float64)
+    new = np.ascontiguousarray(after.T, dtype=np.float64)
+    terms = np.log((new + 1e-8) / (old + 1e-8))
+    terms *= new
+    return column_sums(np.abs(terms, out=terms))
 
 
 def _add_sums(sums: NDArray[np.int64], seen: Observed, spread: NDArray[np.float64] | None) -> None:
-    whole = np.rint(np.clip(seen.margin, -_MARGIN_LIMIT, _MARGIN_LIMIT))
-    part = np.clip(seen.margin - whole, -1.0, 1.0)
+    margin = np.minimum(np.maximum(seen.margin, -_MARGIN_LIMIT), _MARGIN_LIMIT)
+    whole = np.rint(margin)
+    fine = np.empty((4, len(margin)))
+    fine[EL2N] = seen.el2n
+    fine[P_TRUE] = seen.p_true
+    fine[MARGIN_PART] = margin - whole
+    fine[SPREAD] = 0.0 if spread is None else spread
     half = np.rint(seen.p_true * HALF).astype(np.int64)
     square = half * half
-    sums[:, EL2N] += _fixed(seen.el2n)
-    sums[:, P_TRUE] += _fixed(seen.p_true)
-    sums[:, HALF_P] += half
-    sums[:, SQUARE_HIGH] += square >> 31
-    sums[:, SQUARE_LOW] += square & (2**31 - 1)
-    sums[:, MARGIN_WHOLE] += whole.astype(np.int64)
-    sums[:, MARGIN_PART] += _fixed(part)
-    if spread is not None:
-        sums[:, SPREAD] += _fixed(spread)
+    new = np.empty((8, len(margin)), np.int64)
+    new[:4] = _fixed(fine)
+    new[MARGIN_WHOLE] = whole
+    new[HALF_P] = half
+    new[SQUARE_HIGH] = square >> 31
+    new[SQUARE_LOW] = square & (2**31 - 1)
+    sums += new.T
 
 
 def _fixed(values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -210,6 +219,5 @@ def _spread_over_seam(
     values = np.concatenate([tail, head], axis=1)
     for start in range(window - 1):
         full = (start >= window - 1 - n_tail) & (start < n_head)
-        spread = window_spread(np.ascontiguousarray(values[full, start : start + window]))
-        total[full] += _fixed(spread)
+        total[full] += _fixed(window_spread(values[full, start : start + window].T))
     return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.data import name_rows
 from paredown.errors import PareError
+from paredown.recorder.observe import lengths_with_one
 
 __all__ = ["ArrayBatch", "name_examples", "read_batch", "read_count", "to_array"]
 
@@ -17,12 +19,21 @@ _LARGEST_LOGIT = 1e30  # far beyond any network, and sums of a row's squares sta
 
 
 class ArrayBatch(NamedTuple):
-    """A checked batch."""
+    """A checked batch, in arrays of its own."""
 
     indices: NDArray[np.int64]
     logits: NDArray[np.float64]
     labels: NDArray[np.int64]
-    features: NDArray[np.float64] | None
+    feature_lengths: NDArray[np.float64]  # of [h, 1]; NaN where there are no features
+
+    def rows(self, chosen: NDArray[np.int64]) -> ArrayBatch:
+        """Some rows of the batch."""
+        return ArrayBatch._make(part[chosen] for part in self)
+
+    @classmethod
+    def joined(cls, batches: list[ArrayBatch]) -> ArrayBatch:
+        """Several batches as one."""
+        return batches[0] if len(batches) == 1 else cls._make(map(np.concatenate, zip(*batches, strict=True)))
 
 
 def to_array(value: Any) -> NDArray[Any]:
@@ -47,9 +58,13 @@ def read_count(value: Any, name: str, *, least: int) -> int:
 
 
 def read_batch(
-    indices: Any, logits: Any, labels: Any, features: Any, *, n_examples: int, n_classes: int, where: str
+    given: tuple[Any, Any, Any, Any], *, n_examples: int, n_classes: int, where: str, name: Callable[[Any], str]
 ) -> ArrayBatch:
-    """Check a batch and bring it to the types that the statistics use. `where` begins every message."""
+    """Check a batch (indices, logits, labels, features) and bring it to the types that the statistics use.
+
+    `where` begins every message, and `name` says which examples some indices are.
+    """
+    indices, logits, labels, features = given
     index = _whole_numbers(indices, "indices", where)
     label = _whole_numbers(labels, "labels", where)
     logit = to_array(logits)
@@ -63,9 +78,11 @@ def read_batch(
         )
     _in_range(index, n_examples, "index", f"examples are numbered 0 to {n_examples - 1}", where)
     _in_range(label, n_classes, "label", f"classes are numbered 0 to {n_classes - 1}", where)
-    logit = _numbers(logit, "logits", index, where)
-    feature = None if features is None else _features(features, index, where)
-    return ArrayBatch(index, logit, label, feature)
+    logit = _numbers(logit, "logits", index, where, name)
+    lengths = np.full(len(index), np.nan)
+    if features is not None:
+        lengths = lengths_with_one(_features(features, index, where, name))
+    return ArrayBatch(index, logit, label, lengths)
 
 
 def name_examples(indices: NDArray[Any], *, ids: NDArray[Any] | None = None) -> str:
@@ -80,31 +97,35 @@ def _whole_numbers(value: Any, name: str, where: str) -> NDArray[np.int64]:
         raise PareError(f"{where}: {name} must be one-dimensional, got shape {array.shape}{hint}.")
     if array.dtype.kind not in "iu" and array.size:
         raise PareError(f"{where}: {name} must be whole numbers, got {array.dtype}.")
-    return array.astype(np.int64, copy=False)
+    return array.astype(np.int64)
 
 
 def _in_range(values: NDArray[np.int64], end: int, name: str, meaning: str, where: str) -> None:
     if values.size and (values.min() < 0 or values.max() >= end):
         bad = np.flatnonzero((values < 0) | (values >= end))
-        raise PareError(f"{where}: {name} {values[bad[0]]} in {name_rows(bad)} of the batch is out of range; {meaning}.")
+        raise PareError(
+            f"{where}: {name} {values[bad[0]]} in {name_rows(bad)} of the batch is out of range; {meaning}."
+        )
 
 
-def _numbers(values: NDArray[Any], name: str, index: NDArray[np.int64], where: str) -> NDArray[np.float64]:
+def _numbers(
+    values: NDArray[Any], what: str, index: NDArray[np.int64], where: str, name: Callable[[Any], str]
+) -> NDArray[np.float64]:
     if values.dtype.kind in "OSUTbcmM":
-        raise PareError(f"{where}: {name} must be numbers, got {values.dtype}.")
-    numbers = np.ascontiguousarray(values, dtype=np.float64)
+        raise PareError(f"{where}: {what} must be numbers, got {values.dtype}.")
+    numbers = np.array(values, dtype=np.float64, order="C")  # a copy: the caller may use the memory again
     if numbers.size and not np.abs(numbers).max() <= _LARGEST_LOGIT:  # NaN compares as false
         bad = np.flatnonzero(~(np.abs(numbers).max(axis=1) <= _LARGEST_LOGIT))
         raise PareError(
-            f"{where}: {name} hold NaN, infinite or enormous values for {len(bad)} of {len(index)}, "
-            f"{name_examples(index[bad])}. Nothing of this update was recorded; the training has probably diverged: "
-            f"lower its learning rate, or leave those examples out of the update."
+            f"{where}: {what} hold NaN, infinite or enormous values for {len(bad)} of {len(index)}, "
+            f"{name(index[bad])}. Nothing of this update was recorded; the training has probably diverged: lower its "
+            f"learning rate, or leave those examples out of the update."
         )
     return numbers
 
 
-def _features(features: Any, index: NDArray[np.int64], where: str) -> NDArray[np.float64]:
+def _features(features: Any, index: NDArray[np.int64], where: str, name: Callable[[Any], str]) -> NDArray[np.float64]:
     array = to_array(features)
     if array.ndim != 2 or len(array) != len(index):
         raise PareError(f"{where}: features must have shape ({len(index)}, width), got {array.shape}.")
-    return _numbers(array, "features", index, where)
+    return _numbers(array, "features", index, where, name)

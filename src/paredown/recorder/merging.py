@@ -18,8 +18,8 @@ def check_same(here: dict[str, Any], there: dict[str, Any], what: str) -> None:
     """Raise if two recordings have different settings, naming the first that differs."""
     for name, mine in here.items():
         theirs = there[name]
-        same = np.array_equal(mine, theirs) if isinstance(mine, np.ndarray) else mine is theirs or mine == theirs
-        if not same:
+        arrays = isinstance(mine, np.ndarray) or isinstance(theirs, np.ndarray)
+        if not (np.array_equal(mine, theirs) if arrays else mine == theirs):
             shown = "differ" if name == "ids" else f"is {mine!r} here and {theirs!r} there"
             raise PareError(f"{what}: {name} {shown}; both must be made with the same settings.")
 

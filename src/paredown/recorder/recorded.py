@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from paredown.errors import PareError
 from paredown.recorder import history
 from paredown.recorder.history import FINE, Layout, Table
+from paredown.recorder.observe import column_sums
 
 __all__ = ["RECORDED", "Recorded", "el2n"]
 
@@ -111,9 +112,9 @@ def tdds(table: Table, layout: Layout) -> NDArray[np.float64]:
     total = np.zeros(len(table))
     for age in range(history.TDDS_WINDOWS):
         end = changes.shape[1] - age
-        inside = np.ascontiguousarray(changes[:, end - width : end])
-        off = inside - (inside.sum(axis=1) / width)[:, None]
-        length = np.sqrt(np.square(off).sum(axis=1))
+        inside = np.ascontiguousarray(changes[:, end - width : end].T)
+        off = inside - column_sums(inside) / width
+        length = np.sqrt(column_sums(np.square(off)))
         full = table["seen"] - 1 - age >= width
         total += np.where(full, _TDDS_DECAY * (1 - _TDDS_DECAY) ** age * length, 0.0)
     return np.where(table["seen"] > width, total, np.nan)
@@ -155,7 +156,9 @@ RECORDED: dict[str, Recorded] = {
     "aum": Recorded(aum, "minus the mean margin of the label's logit", "Pleiss et al. 2020"),
     "margin": Recorded(margin, "minus the latest margin of the label's logit", "Pleiss et al. 2020"),
     "entropy": Recorded(entropy, "entropy of the latest softmax", "Coleman et al. 2020, selection via proxy"),
-    "grand": Recorded(grand, "length of the last layer's gradient", "Paul et al. 2021", "features in its latest update"),
+    "grand": Recorded(
+        grand, "length of the last layer's gradient", "Paul et al. 2021", "features in its latest update"
+    ),
     "dyn_unc": Recorded(dyn_unc, "spread of the label's probability in windows", "He et al. 2023", _WINDOW),
     "tdds": Recorded(tdds, "spread of the changes of the softmax in windows", "Zhang et al. 2024", _WINDOW),
     "confidence": Recorded(confidence, "one minus the mean probability of the label", _MAPS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,12 +16,16 @@ from paredown.recorder.coverage import Coverage
 from paredown.recorder.history import MAX_OBSERVATIONS, Layout, Table
 from paredown.recorder.inputs import ArrayBatch, name_examples, read_batch, read_count
 from paredown.recorder.merging import check_same, join_labels, join_tables
-from paredown.recorder.observe import Observed, observe
+from paredown.recorder.observe import observe
 from paredown.recorder.recorded import RECORDED, el2n
+from paredown.recorder.rows import first_looks, put_records, rounds_without_repeats, take_records
 from paredown.recorder.storage import read_recording, write_recording
 
 __all__ = ["Recorder"]
 
+# Batches are checked at once and appended together: for small ones numpy's calls cost more than its arithmetic.
+_WAITING_ROWS = 4096
+_WAITING_LOGITS = 2**16
 _TDDS_CLASSES = 100  # up to here the two softmax vectors per example of tdds are small change
 
 Unseen = Literal["error", "hardest", "easiest", "drop"]
@@ -71,9 +75,11 @@ class Recorder:
             el2n_epochs=tuple(sorted({read_count(epoch, "el2n_epochs", least=0) for epoch in el2n_epochs})),
         )
         self._labels = np.full(self.n_examples, -1, np.int32)
-        self._tables: dict[int, Table] = {}  # of the members that were seen
-        self._epochs: dict[int, dict[int, int]] = {}  # member -> epoch -> examples seen
-        self._place = (-1, 0)  # epoch and step of the latest update, for messages
+        self._records: dict[int, Table] = {}  # of the members that were seen
+        self._seen: dict[int, dict[int, int]] = {}  # member -> epoch -> how many examples
+        self._place = (-1, 0)  # epoch and step of the latest update
+        self._waiting: list[ArrayBatch] = []  # checked batches of that epoch that are not in the records yet
+        self._capacity = min(_WAITING_ROWS, _WAITING_LOGITS // self.n_classes)
 
     # --- recording ---------------------------------------------------------------------------------------------------
 
@@ -92,64 +98,83 @@ class Recorder:
         epoch = read_count(epoch, "epoch", least=0)
         step = self._place[1] + 1 if self._place[0] == epoch else 0
         where = f"epoch {epoch}, step {step}"
+        if epoch != self._place[0] or self.repeats == "first":
+            self._append_waiting()
         batch = read_batch(
-            indices, logits, labels, features, n_examples=self.n_examples, n_classes=self.n_classes, where=where
+            (indices, logits, labels, features),
+            n_examples=self.n_examples,
+            n_classes=self.n_classes,
+            where=where,
+            name=self._name,
         )
-        table = self._tables.get(self.member)
+        table = self._records.get(self.member)
         if table is None:
             table = self._layout.empty(self.n_examples)
-        words = table.view(np.int64).reshape(self.n_examples, -1)  # whole words move faster than named fields
-
-        rounds = list(_rounds(batch.indices))
-        rows = words.take(batch.indices, axis=0).view(table.dtype)[:, 0]
         if self.repeats == "first":
-            rounds = [rounds[0][rows["last_epoch"][rounds[0]] != epoch]]
-        self._check(batch, rows, epoch, where, len(rounds))
-        observed = observe(batch.logits, batch.labels, batch.features)
-
-        for chosen in rounds:
-            if len(rounds) == 1 and len(chosen) == len(rows):
-                self._append(words, batch.indices, rows, observed, epoch)
-            else:
-                some = batch.indices[chosen]
-                rows = words.take(some, axis=0).view(table.dtype)[:, 0]
-                self._append(words, some, rows, observed.rows(chosen), epoch)
-        self._labels[batch.indices] = batch.labels
-        self._tables[self.member] = table
-        self._place = (epoch, step)
-
-    def _append(
-        self, words: NDArray[np.int64], indices: NDArray[np.int64], rows: Table, observed: Observed, epoch: int
-    ) -> None:
-        epochs = self._epochs.setdefault(int(self.member or 0), {})
-        epochs[epoch] = epochs.get(epoch, 0) + int(np.count_nonzero(rows["last_epoch"] != epoch))
-        self._layout.append(rows, observed, epoch)
-        words[indices] = rows.view(np.int64).reshape(len(rows), -1)
-
-    def _check(self, batch: ArrayBatch, rows: Table, epoch: int, where: str, repeats: int) -> None:
-        """Raise if a batch contradicts what was recorded before."""
-        if not len(rows):
+            batch = first_looks(batch, table["last_epoch"], epoch)
+        if not len(batch.indices):
             return
-        if rows["last_epoch"].max() > epoch:
-            bad = np.flatnonzero(rows["last_epoch"] > epoch)
+        self._check(batch, table, epoch, where)
+        self._record_labels(batch, where)
+        self._records[self.member] = table
+        self._place = (epoch, step)
+        self._waiting.append(batch)
+        if sum(len(waiting.indices) for waiting in self._waiting) >= self._capacity:
+            self._append_waiting()
+
+    def _check(self, batch: ArrayBatch, table: Table, epoch: int, where: str) -> None:
+        """Raise if a batch contradicts what was recorded before. Waiting batches are of the same epoch."""
+        last = table["last_epoch"][batch.indices]
+        if last.max() > epoch:
+            bad = np.flatnonzero(last > epoch)
             raise PareError(
-                f"{where}: {self._name(batch.indices[bad])} was seen in epoch {rows['last_epoch'][bad[0]]} already; epochs "
-                f"must not go back. A training that starts anew needs a new Recorder, another model another member=."
+                f"{where}: {self._name(batch.indices[bad])} was seen in epoch {last[bad[0]]} already; epochs must not "
+                f"go back. A training that starts anew needs a new Recorder, another model another member=."
             )
-        known = self._labels[batch.indices]
-        if repeats > 1:  # the same example twice in the batch
-            known = self._labels.copy()
-            known[batch.indices] = batch.labels
-            known = np.where(self._labels[batch.indices] < 0, known[batch.indices], self._labels[batch.indices])
-        other = (known != batch.labels) & (known >= 0)
-        if other.any():
-            bad = np.flatnonzero(other)
-            raise PareError(
-                f"{where}: {self._name(batch.indices[bad])} has label {batch.labels[bad[0]]}, but {known[bad[0]]} before; "
-                f"an example keeps its label. Are the indices those of the whole training set?"
-            )
-        if rows["seen"].max() + repeats > MAX_OBSERVATIONS:
+        if table["seen"][batch.indices].max() >= MAX_OBSERVATIONS:
             raise PareError(f"{where}: an example can be recorded {MAX_OBSERVATIONS} times at most.")
+
+    def _record_labels(self, batch: ArrayBatch, where: str) -> None:
+        before = self._labels[batch.indices]
+        self._labels[batch.indices] = batch.labels
+        after = self._labels[batch.indices]  # differs from the batch if that has two labels for an example
+        wrong = (after != batch.labels) | ((before != batch.labels) & (before >= 0))
+        if wrong.any():
+            self._labels[batch.indices] = before
+            bad = np.flatnonzero(wrong)
+            other = before[bad[0]] if before[bad[0]] >= 0 else after[bad[0]]
+            raise PareError(
+                f"{where}: {self._name(batch.indices[bad])} has label {batch.labels[bad[0]]}, but also {other}; an "
+                f"example keeps its label. Are the indices those of the whole training set?"
+            )
+
+    def _append_waiting(self) -> None:
+        """Put the waiting batches into the records."""
+        if not self._waiting:
+            return
+        assert self.member is not None
+        batch, epoch = ArrayBatch.joined(self._waiting), self._place[0]
+        table, epochs = self._records[self.member], self._seen.setdefault(self.member, {})
+        observed = observe(batch.logits, batch.labels, batch.feature_lengths)
+        rounds = list(rounds_without_repeats(batch.indices))
+        for chosen in rounds:  # more than one if an example occurs twice: its looks follow each other
+            indices = batch.indices[chosen]
+            records = take_records(table, indices)
+            epochs[epoch] = epochs.get(epoch, 0) + int(np.count_nonzero(records["last_epoch"] != epoch))
+            self._layout.append(records, observed if len(rounds) == 1 else observed.rows(chosen), epoch)
+            put_records(table, indices, records)
+        self._waiting = []
+
+    @property
+    def _tables(self) -> dict[int, Table]:
+        """The records of every member that was seen, with nothing left waiting."""
+        self._append_waiting()
+        return self._records
+
+    @property
+    def _epochs(self) -> dict[int, dict[int, int]]:
+        self._append_waiting()
+        return self._seen
 
     def _name(self, indices: NDArray[np.int64]) -> str:
         return name_examples(indices, ids=None if self.ids is None else self.ids[indices])
@@ -173,10 +198,14 @@ class Recorder:
         if epoch is not None and metric != "el2n":
             raise PareError(f"epoch= chooses among the kept EL2N scores; {metric} covers the whole recording.")
         if not self._tables:
-            raise PareError("nothing was recorded yet; call update(indices, logits, labels, epoch) in the training loop.")
+            raise PareError(
+                "nothing was recorded yet; call update(indices, logits, labels, epoch) in the training loop."
+            )
         total = np.zeros(self.n_examples)
         for _, table in sorted(self._tables.items()):
-            total += el2n(table, self._layout, epoch) if metric == "el2n" else RECORDED[metric].read(table, self._layout)
+            total += (
+                el2n(table, self._layout, epoch) if metric == "el2n" else RECORDED[metric].read(table, self._layout)
+            )
         values = total / len(self._tables)
         missing = np.flatnonzero(np.isnan(values))
         if len(missing):
@@ -200,9 +229,9 @@ class Recorder:
         if len(missing) < self.n_examples and unseen != "error":
             return
         raise PareError(
-            f"{len(missing)} of {self.n_examples} examples have no {metric}, which needs {needs}: {self._name(missing)}; "
-            f"{len(self.coverage().unseen)} were never seen by some member. Record them, or say what becomes of them: "
-            f"unseen='hardest', 'easiest' or 'drop'."
+            f"{len(missing)} of {self.n_examples} examples have no {metric}, which needs {needs}: "
+            f"{self._name(missing)}; {len(self.coverage().unseen)} were never seen by some member. Record them, or say "
+            f"what becomes of them: unseen='hardest', 'easiest' or 'drop'."
         )
 
     def coverage(self) -> Coverage:
@@ -219,10 +248,10 @@ class Recorder:
         settings = {name: value for name, value in self._settings().items() if name != "ids"}
         chosen = {"epoch": "latest" if epoch is None else epoch} if metric == "el2n" else {}
         return {
-            "version": __version__,
+            "paredown": __version__,
             "metric": metric,
             "reference": RECORDED[metric].reference,
-            "parameters": settings | chosen,
+            "options": settings | chosen,
             "recording": self.coverage().record(),
         }
 
@@ -231,12 +260,14 @@ class Recorder:
     def merge(self, *others: Recorder) -> Recorder:
         """A new recorder with the observations of all: other workers, other members, or later epochs of a resumed run.
 
-        The order of merging makes no difference, to the last bit. Refused where two recorders saw the same example of
-        the same member in overlapping epochs, or have other settings.
+        The order of the recorders and the way they are grouped make no difference, to the last bit; only an epoch
+        between two others must not come after them. Refused where two recorders saw the same example of the same
+        member in overlapping epochs, or have other settings.
         """
-        merged = self._copy()
-        for other in others:
-            check_same(self._settings(), other._settings(), "cannot merge")
+        first, *later = sorted((self, *others), key=Recorder._earliest)
+        merged = first._copy()
+        for other in later:
+            check_same(merged._settings(), other._settings(), "cannot merge")
             merged._labels = join_labels(merged._labels, other._labels, self.ids)
             for member, table in other._tables.items():
                 if member in merged._tables:
@@ -249,13 +280,16 @@ class Recorder:
             merged.member = merged.member if merged.member == other.member else None
         return merged
 
+    def _earliest(self) -> int:
+        return min((min(epochs) for epochs in self._epochs.values()), default=0)
+
     def save(self, path: str | Path) -> None:
         """Write everything to one `.npz` file; an earlier one is replaced only once the new one is complete."""
         settings = self._settings()
         ids = settings.pop("ids")
         arrays: dict[str, NDArray[Any]] = {"labels": self._labels}
         if ids is not None:
-            arrays["ids"] = ids if ids.dtype.kind == "i" else ids.astype(str)  # fixed width needs no pickle
+            arrays["ids"] = ids if ids.dtype.kind == "i" else np.array(ids.tolist(), str)  # fixed width needs no pickle
         arrays |= {f"member_{member}": table for member, table in self._tables.items()}
         epochs = {str(member): list(epochs.items()) for member, epochs in self._epochs.items()}
         write_recording(Path(path), {"settings": settings, "member": self.member, "epochs": epochs}, arrays)
@@ -268,12 +302,12 @@ class Recorder:
             loaded = cls(**header["settings"], ids=arrays.get("ids"))
             loaded.member = header["member"]
             loaded._labels = arrays["labels"]
-            loaded._tables = {int(member): arrays[f"member_{member}"] for member in header["epochs"]}
-            loaded._epochs = {int(member): dict(map(tuple, pairs)) for member, pairs in header["epochs"].items()}
+            loaded._records = {int(member): arrays[f"member_{member}"] for member in header["epochs"]}
+            loaded._seen = {int(member): dict(map(tuple, pairs)) for member, pairs in header["epochs"].items()}
         except (KeyError, TypeError) as error:
             raise PareError(f"{path}: a damaged recording ({error}).") from error
         expected = (loaded._layout.dtype, loaded.n_examples)
-        if any((table.dtype, len(table)) != expected for table in loaded._tables.values()):
+        if any((table.dtype, len(table)) != expected for table in loaded._records.values()):
             raise PareError(f"{path}: a damaged recording; its records do not fit its settings.")
         return loaded
 
@@ -284,7 +318,8 @@ class Recorder:
         earlier = self.load(path)
         mine = self._settings() | {"member": self.member}
         check_same(mine, earlier._settings() | {"member": earlier.member}, f"cannot resume from {path}")
-        self._labels, self._tables, self._epochs = earlier._labels, earlier._tables, earlier._epochs
+        self._labels, self._records, self._seen = earlier._labels, earlier._records, earlier._seen
+        self._place, self._waiting = (-1, 0), []
         return True
 
     def _settings(self) -> dict[str, Any]:
@@ -302,14 +337,16 @@ class Recorder:
         twin = Recorder(**self._settings())
         twin.member = self.member
         twin._labels = self._labels.copy()
-        twin._tables = {member: table.copy() for member, table in self._tables.items()}
-        twin._epochs = {member: dict(epochs) for member, epochs in self._epochs.items()}
+        twin._records = {member: table.copy() for member, table in self._tables.items()}
+        twin._seen = {member: dict(epochs) for member, epochs in self._epochs.items()}
         return twin
 
     def __repr__(self) -> str:
         looks = sum(int(table["seen"].sum()) for table in self._tables.values())
         members = ", ".join(map(str, sorted(self._tables))) or "none yet"
-        return f"Recorder({self.n_examples} examples, {self.n_classes} classes; members {members}; {looks} observations)"
+        return (
+            f"Recorder({self.n_examples} examples, {self.n_classes} classes; members {members}; {looks} observations)"
+        )
 
 
 def _check_ids(ids: ArrayLike, n_examples: int) -> NDArray[Any]:
@@ -318,19 +355,6 @@ def _check_ids(ids: ArrayLike, n_examples: int) -> NDArray[Any]:
         raise PareError(f"there are {len(array)} ids for {n_examples} examples; give one id per example.")
     check_ids(array)
     return array
-
-
-def _rounds(indices: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Rows of a batch split so that no example occurs twice in a part: first all first occurrences, and so on."""
-    ordered = np.sort(indices)
-    if not (ordered[1:] == ordered[:-1]).any():
-        yield np.arange(len(indices))
-        return
-    order = np.argsort(indices, kind="stable")
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    occurrence = np.arange(len(indices)) - np.repeat(starts, np.diff(np.r_[starts, len(indices)]))
-    for number in range(int(occurrence.max()) + 1):
-        yield np.sort(order[occurrence == number])
 
 
 def _outside(values: NDArray[np.float64], unseen: Unseen) -> float:

@@ -31,7 +31,7 @@ def read_recording(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
     if not path.exists():
         raise PareError(f"{path}: there is no such file.")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(str(arrays.pop("header")))
         known = header["format"] == _FORMAT

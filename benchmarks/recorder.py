@@ -1,0 +1,178 @@
+"""What does recording cost a training run, and what does not keeping the history save?
+
+(a) The CPU time of an epoch of a small CNN on images of 32 x 32, with and without `Recorder.update`, on one thread.
+(b) All metrics of a recording from online records, against the plain way: keep all logits, compute afterwards.
+
+Run: python benchmarks/recorder.py [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+from time import process_time
+
+import numpy as np
+import torch
+
+import paredown as pdn
+
+CLASSES, BATCH = 10, 128
+METRICS = [name for name in pdn.RECORDED if name != "grand"]
+
+
+def small_cnn() -> torch.nn.Module:
+    """Some 60 thousand weights: about the least that learns CIFAR-10."""
+    nn = torch.nn
+    return nn.Sequential(
+        *(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(2)),
+        *(nn.Flatten(), nn.Linear(256, CLASSES)),
+    )
+
+
+def overhead(n: int, rounds: int) -> None:
+    """Epochs with and without a recorder in turn, on the same data from the same weights."""
+    torch.manual_seed(0)
+    images, labels = torch.randn(n, 3, 32, 32), torch.randint(0, CLASSES, (n,))
+    model = small_cnn()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    rec = pdn.Recorder(n, CLASSES)
+
+    def epoch(number: int | None) -> tuple[float, float]:
+        recording, begin = 0.0, process_time()
+        for rows in torch.randperm(n).split(BATCH):
+            logits = model(images[rows])
+            loss = torch.nn.functional.cross_entropy(logits, labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if number is not None:
+                before = process_time()
+                rec.update(rows, logits, labels[rows], number)
+                recording += process_time() - before
+        return process_time() - begin, recording
+
+    epoch(None)
+    pairs = []
+    for number in range(rounds):
+        without = epoch(None)[0]
+        pairs.append((without, *epoch(number)))
+    steps = -(-n // BATCH)
+    step = statistics.median(without for without, _, _ in pairs) / steps
+    update = statistics.median(recording for _, _, recording in pairs) / steps
+    print(f"(a) small CNN, {n} images, batch {BATCH}, {rounds} pairs of epochs")
+    print(f"    a step takes {step * 1e3:.1f} ms and an update {update * 1e6:.0f} us of CPU time")
+    describe("epoch with / without recorder", [with_ / without for without, with_, _ in pairs])
+    describe("time inside update / rest of the epoch", [inside / (with_ - inside) for _, with_, inside in pairs])
+
+
+def describe(name: str, ratios: list[float]) -> None:
+    print(f"    {name}: median {statistics.median(ratios):.4f} ({min(ratios):.4f} to {max(ratios):.4f})")
+
+
+def batches(n: int, epochs: int, classes: int):
+    """The stream that a training run shows: float32 logits of shuffled batches."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, classes, n)
+    for epoch in range(epochs):
+        logits = rng.normal(size=(n, classes)).astype(np.float32)
+        logits[np.arange(n), labels] += 0.2 * epoch
+        order = rng.permutation(n)
+        for start in range(0, n, BATCH):
+            rows = order[start : start + BATCH]
+            yield epoch, rows, logits[rows], labels[rows]
+
+
+def online(stream, n: int, epochs: int, classes: int) -> tuple[float, int]:
+    rec, spent = pdn.Recorder(n, classes, tdds=True), 0.0
+    for epoch, rows, logits, labels in stream:
+        before = process_time()
+        rec.update(rows, logits, labels, epoch)
+        spent += process_time() - before
+    before = process_time()
+    for metric in METRICS:
+        rec.scores(metric)
+    return spent + process_time() - before, sum(table.nbytes for table in rec._tables.values())
+
+
+def stored_numpy(stream, n: int, epochs: int, classes: int) -> tuple[float, int]:
+    history, target, spent = np.empty((epochs, n, classes), np.float32), np.empty(n, np.int64), 0.0
+    for epoch, rows, logits, labels in stream:
+        before = process_time()
+        history[epoch, rows], target[rows] = logits, labels
+        spent += process_time() - before
+    before = process_time()
+    z = history - history.max(axis=2, keepdims=True)
+    p = np.exp(z)
+    p /= p.sum(axis=2, keepdims=True)
+    onehot = np.eye(classes, dtype=np.float32)[target]
+    p_true = np.take_along_axis(p, target[None, :, None], axis=2)[..., 0]
+    np.linalg.norm(p - onehot, axis=2).mean(0)
+    margin = np.take_along_axis(history, target[None, :, None], axis=2)[..., 0] - np.where(
+        onehot[None] == 1, -np.inf, history
+    ).max(axis=2)
+    right = history.argmax(axis=2) == target
+    (right[:-1] & ~right[1:]).sum(0)
+    (-margin.mean(0), right.mean(0), p_true.mean(0), p_true.std(0))
+    -(p[-1] * np.log(p[-1])).sum(1)
+    windows = np.lib.stride_tricks.sliding_window_view(p_true, 10, axis=0)
+    windows.std(axis=2, ddof=1).mean(0)
+    change = np.abs(p[1:] * np.log((p[1:] + 1e-8) / (p[:-1] + 1e-8))).sum(axis=2)
+    spread = np.lib.stride_tricks.sliding_window_view(change, 9, axis=0)
+    lengths = np.linalg.norm(spread - spread.mean(axis=2, keepdims=True), axis=2)
+    (lengths * (0.9 * 0.1 ** np.arange(len(lengths))[::-1])[:, None]).sum(0)
+    return spent + process_time() - before, history.nbytes
+
+
+def stored_torch(stream, n: int, epochs: int, classes: int) -> tuple[float, int]:
+    history, target, spent = torch.empty(epochs, n, classes), torch.empty(n, dtype=torch.int64), 0.0
+    for epoch, rows, logits, labels in stream:
+        before = process_time()
+        where = torch.from_numpy(rows)
+        history[epoch, where], target[where] = torch.from_numpy(logits), torch.from_numpy(labels)
+        spent += process_time() - before
+    before = process_time()
+    p = history.softmax(2)
+    at = target[None, :, None].expand(epochs, n, 1)
+    p_true = p.gather(2, at)[..., 0]
+    onehot = torch.nn.functional.one_hot(target, classes)
+    (p - onehot).norm(dim=2).mean(0)
+    margin = history.gather(2, at)[..., 0] - history.masked_fill(onehot[None] == 1, -torch.inf).amax(2)
+    right = history.argmax(2) == target
+    (right[:-1] & ~right[1:]).sum(0)
+    (-margin.mean(0), right.float().mean(0), p_true.mean(0), p_true.std(0))
+    -(p[-1] * p[-1].log()).sum(1)
+    p_true.unfold(0, 10, 1).std(2).mean(0)
+    change = (p[1:] * ((p[1:] + 1e-8) / (p[:-1] + 1e-8)).log()).abs().sum(2)
+    spread = change.unfold(0, 9, 1)
+    lengths = (spread - spread.mean(2, keepdim=True)).norm(dim=2)
+    (lengths * (0.9 * 0.1 ** torch.arange(len(lengths) - 1, -1, -1))[:, None]).sum(0)
+    return spent + process_time() - before, history.nbytes
+
+
+def arithmetic(n: int, epochs: int, classes: int) -> None:
+    print(f"(b) {n} examples, {classes} classes, {epochs} epochs, batch {BATCH}, {len(METRICS)} metrics")
+    print("    way                      CPU s   times ours   MiB kept   times ours")
+    ours: tuple[float, int] | None = None
+    for name, way in (("online", online), ("logits kept, numpy", stored_numpy), ("logits kept, torch", stored_torch)):
+        spent, kept = way(batches(n, epochs, classes), n, epochs, classes)
+        ours = ours or (spent, kept)
+        print(f"    {name:22} {spent:7.2f} {spent / ours[0]:12.2f} {kept / 2**20:10.1f} {kept / ours[1]:12.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    quick = parser.parse_args().quick
+    torch.set_num_threads(1)
+    overhead(n=512 if quick else 4096, rounds=2 if quick else 7)
+    for n, epochs, classes in ((2000, 12, 10),) if quick else ((20_000, 50, 10), (20_000, 200, 10), (5_000, 50, 100)):
+        arithmetic(n, epochs, classes)
+    print(f"peak resident memory of all of it: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()

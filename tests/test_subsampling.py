@@ -46,7 +46,7 @@ def line(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def test_memorization_by_hand() -> None:
     # Example 0 is in models 0 and 1, of which one is right, and out of 2 and 3, which are both right: 1/2 - 1.
-    # Example 1 is in 0, 2 and 3, right in two, and out of 1, which is right; 2 is in 1 and 2, both right, out of 0 and 3.
+    # Example 1 is in 0, 2 and 3, right in two, and out of 1, which is right. Example 2 is in 1 and 2, both right.
     np.testing.assert_allclose(memorization(MASKS, CORRECT).values, [0.5 - 1, 2 / 3 - 1, 1 - 0.5])
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from paredown.errors import PareError
 from paredown.progress import Track, silent
 from paredown.train.examples import Examples, TrainingSet
-from paredown.train.loop import Trained, own_randomness, train
+from paredown.train.loop import Trained, epoch_seed, train
 from paredown.train.networks import build_network, input_statistics
 from paredown.train.recipes import Recipe
 from paredown.train.schedule import learning_rate, steps_per_epoch
@@ -300,8 +300,8 @@ def _draw(rows: NDArray[np.int64], draws: int, seed: int, epoch: int) -> NDArray
     """The rows of one epoch: the order that `train` has for it, and then as many more orders as it takes."""
     import torch
 
-    with own_randomness(seed, epoch) as generator:
-        orders = [torch.randperm(len(rows), generator=generator).numpy() for _ in range(math.ceil(draws / len(rows)))]
+    generator = torch.Generator().manual_seed(epoch_seed(seed, epoch))
+    orders = [torch.randperm(len(rows), generator=generator).numpy() for _ in range(math.ceil(draws / len(rows)))]
     return rows[np.concatenate(orders)[:draws]]
 
 

@@ -444,3 +444,23 @@ def test_weights_are_taken_up_again(images, tmp_path) -> None:
         build_network(recipe.but(network_options={"width": 8}), images, np.arange(160), seed=0)
     with pytest.raises(PareError, match="there is no such file"):
         build_network(recipe.but(pretrained="nowhere.pt"), images, np.arange(160), seed=0)
+
+
+def test_without_torch(examples, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(PareError, match=r"training needs torch: pip install 'paredown\[train\]'"):
+        train(LINEAR, examples)
+
+
+def test_the_papers_settings() -> None:
+    """Appendix on experimental details: CIFAR-10 and SVHN, ImageNet, and transfer learning."""
+    names = ("epochs", "batch_size", "optimizer", "learning_rate", "momentum", "weight_decay", "milestones", "decay")
+    settings = {
+        name: tuple(getattr(find_recipe(name), setting) for setting in names)
+        for name in ("resnet18", "resnet50", "vit", "resnet50_finetune")
+    }
+    assert settings["resnet18"] == (200, 128, "sgd", 0.1, 0.9, 5e-4, (60, 120, 160), 5)
+    assert settings["resnet50"] == (105, 8 * 256, "sgd", 0.1 * 8, 0.9, 1e-3, (30, 60, 90, 100), 10)
+    assert settings["vit"][:6] == (10, 128, "adam", 1e-5, 0, 0)
+    assert settings["resnet50_finetune"][:6] == (10, 128, "rmsprop", 1e-4, 0, 0)
+    assert [find_recipe(name).probe_epochs for name in ("resnet18", "resnet18_svhn", "vit")] == [20, 40, 2]

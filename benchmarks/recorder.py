@@ -11,10 +11,13 @@ from __future__ import annotations
 import argparse
 import resource
 import statistics
+from collections.abc import Iterator
 from time import process_time
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import paredown as pdn
 
@@ -73,7 +76,10 @@ def describe(name: str, ratios: list[float]) -> None:
     print(f"    {name}: median {statistics.median(ratios):.4f} ({min(ratios):.4f} to {max(ratios):.4f})")
 
 
-def batches(n: int, epochs: int, classes: int):
+Stream = Iterator[tuple[int, NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]]
+
+
+def batches(n: int, epochs: int, classes: int) -> Stream:
     """The stream that a training run shows: float32 logits of shuffled batches."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, classes, n)
@@ -86,48 +92,55 @@ def batches(n: int, epochs: int, classes: int):
             yield epoch, rows, logits[rows], labels[rows]
 
 
-def online(stream, n: int, epochs: int, classes: int) -> tuple[float, int]:
+Way = tuple[float, int, dict[str, Any]]  # CPU seconds, bytes kept, scores
+
+
+def online(stream: Stream, n: int, epochs: int, classes: int) -> Way:
     rec, spent = pdn.Recorder(n, classes, tdds=True), 0.0
     for epoch, rows, logits, labels in stream:
         before = process_time()
         rec.update(rows, logits, labels, epoch)
         spent += process_time() - before
     before = process_time()
-    for metric in METRICS:
-        rec.scores(metric)
-    return spent + process_time() - before, sum(table.nbytes for table in rec._tables.values())
+    scores = {metric: np.asarray(rec.scores(metric)) for metric in METRICS}
+    return spent + process_time() - before, sum(table.nbytes for table in rec._tables.values()), scores
 
 
-def stored_numpy(stream, n: int, epochs: int, classes: int) -> tuple[float, int]:
+def stored_numpy(stream: Stream, n: int, epochs: int, classes: int) -> Way:
     history, target, spent = np.empty((epochs, n, classes), np.float32), np.empty(n, np.int64), 0.0
     for epoch, rows, logits, labels in stream:
         before = process_time()
         history[epoch, rows], target[rows] = logits, labels
         spent += process_time() - before
     before = process_time()
-    z = history - history.max(axis=2, keepdims=True)
-    p = np.exp(z)
+    p = np.exp(history - history.max(axis=2, keepdims=True))
     p /= p.sum(axis=2, keepdims=True)
     onehot = np.eye(classes, dtype=np.float32)[target]
-    p_true = np.take_along_axis(p, target[None, :, None], axis=2)[..., 0]
-    np.linalg.norm(p - onehot, axis=2).mean(0)
-    margin = np.take_along_axis(history, target[None, :, None], axis=2)[..., 0] - np.where(
-        onehot[None] == 1, -np.inf, history
-    ).max(axis=2)
+    at = target[None, :, None]
+    p_true = np.take_along_axis(p, at, axis=2)[..., 0]
+    others = np.where(onehot[None] == 1, -np.inf, history).max(axis=2)
+    margin = np.take_along_axis(history, at, axis=2)[..., 0] - others
     right = history.argmax(axis=2) == target
-    (right[:-1] & ~right[1:]).sum(0)
-    (-margin.mean(0), right.mean(0), p_true.mean(0), p_true.std(0))
-    -(p[-1] * np.log(p[-1])).sum(1)
     windows = np.lib.stride_tricks.sliding_window_view(p_true, 10, axis=0)
-    windows.std(axis=2, ddof=1).mean(0)
     change = np.abs(p[1:] * np.log((p[1:] + 1e-8) / (p[:-1] + 1e-8))).sum(axis=2)
     spread = np.lib.stride_tricks.sliding_window_view(change, 9, axis=0)
     lengths = np.linalg.norm(spread - spread.mean(axis=2, keepdims=True), axis=2)
-    (lengths * (0.9 * 0.1 ** np.arange(len(lengths))[::-1])[:, None]).sum(0)
-    return spent + process_time() - before, history.nbytes
+    scores = {
+        "el2n": np.linalg.norm(p[-1] - onehot, axis=1),
+        "forgetting": np.where(right.any(0), (right[:-1] & ~right[1:]).sum(0), epochs),
+        "aum": -margin.mean(0),
+        "margin": -margin[-1],
+        "entropy": -(p[-1] * np.log(p[-1])).sum(1),
+        "dyn_unc": windows.std(axis=2, ddof=1).mean(0),
+        "tdds": (lengths * (0.9 * 0.1 ** np.arange(len(lengths))[::-1])[:, None]).sum(0),
+        "confidence": 1 - p_true.mean(0),
+        "variability": p_true.std(0),
+        "correctness": 1 - right.mean(0),
+    }
+    return spent + process_time() - before, history.nbytes, scores
 
 
-def stored_torch(stream, n: int, epochs: int, classes: int) -> tuple[float, int]:
+def stored_torch(stream: Stream, n: int, epochs: int, classes: int) -> Way:
     history, target, spent = torch.empty(epochs, n, classes), torch.empty(n, dtype=torch.int64), 0.0
     for epoch, rows, logits, labels in stream:
         before = process_time()
@@ -136,31 +149,40 @@ def stored_torch(stream, n: int, epochs: int, classes: int) -> tuple[float, int]
         spent += process_time() - before
     before = process_time()
     p = history.softmax(2)
+    onehot = torch.nn.functional.one_hot(target, classes)
     at = target[None, :, None].expand(epochs, n, 1)
     p_true = p.gather(2, at)[..., 0]
-    onehot = torch.nn.functional.one_hot(target, classes)
-    (p - onehot).norm(dim=2).mean(0)
     margin = history.gather(2, at)[..., 0] - history.masked_fill(onehot[None] == 1, -torch.inf).amax(2)
     right = history.argmax(2) == target
-    (right[:-1] & ~right[1:]).sum(0)
-    (-margin.mean(0), right.float().mean(0), p_true.mean(0), p_true.std(0))
-    -(p[-1] * p[-1].log()).sum(1)
-    p_true.unfold(0, 10, 1).std(2).mean(0)
     change = (p[1:] * ((p[1:] + 1e-8) / (p[:-1] + 1e-8)).log()).abs().sum(2)
     spread = change.unfold(0, 9, 1)
     lengths = (spread - spread.mean(2, keepdim=True)).norm(dim=2)
-    (lengths * (0.9 * 0.1 ** torch.arange(len(lengths) - 1, -1, -1))[:, None]).sum(0)
-    return spent + process_time() - before, history.nbytes
+    scores = {
+        "el2n": (p[-1] - onehot).norm(dim=1),
+        "forgetting": torch.where(right.any(0), (right[:-1] & ~right[1:]).sum(0), epochs),
+        "aum": -margin.mean(0),
+        "margin": -margin[-1],
+        "entropy": -(p[-1] * p[-1].log()).sum(1),
+        "dyn_unc": p_true.unfold(0, 10, 1).std(2).mean(0),
+        "tdds": (lengths * (0.9 * 0.1 ** torch.arange(len(lengths) - 1, -1, -1))[:, None]).sum(0),
+        "confidence": 1 - p_true.mean(0),
+        "variability": p_true.std(0, correction=0),
+        "correctness": 1 - right.float().mean(0),
+    }
+    return spent + process_time() - before, history.nbytes, {name: score.numpy() for name, score in scores.items()}
 
 
 def arithmetic(n: int, epochs: int, classes: int) -> None:
+    """Every way computes the same scores, which is checked."""
     print(f"(b) {n} examples, {classes} classes, {epochs} epochs, batch {BATCH}, {len(METRICS)} metrics")
-    print("    way                      CPU s   times ours   MiB kept   times ours")
-    ours: tuple[float, int] | None = None
-    for name, way in (("online", online), ("logits kept, numpy", stored_numpy), ("logits kept, torch", stored_torch)):
-        spent, kept = way(batches(n, epochs, classes), n, epochs, classes)
-        ours = ours or (spent, kept)
-        print(f"    {name:22} {spent:7.2f} {spent / ours[0]:12.2f} {kept / 2**20:10.1f} {kept / ours[1]:12.2f}")
+    print("    way                      CPU s   times ours   MiB kept   times ours   largest difference of a score")
+    first = online(batches(n, epochs, classes), n, epochs, classes)
+    for name, way in (("online", None), ("logits kept, numpy", stored_numpy), ("logits kept, torch", stored_torch)):
+        spent, kept, scores = first if way is None else way(batches(n, epochs, classes), n, epochs, classes)
+        ratios = f"{spent / first[0]:12.2f} {kept / 2**20:10.1f} {kept / first[1]:12.2f}"
+        apart = max(float(np.abs(scores[metric] - first[2][metric]).max()) for metric in METRICS)
+        assert apart < 1e-3, f"{name} computes other scores"
+        print(f"    {name:22} {spent:7.2f} {ratios} {apart:12.0e}")
 
 
 def main() -> None:

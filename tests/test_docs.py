@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", "docs/getting-started.md", "docs/scaling.md"]
+PAGES = [
+    "README.md",
+    "docs/getting-started.md",
+    "docs/scaling.md",
+    # Lightning and transformers warn about their own dependencies.
+    pytest.param("docs/recording.md", marks=pytest.mark.filterwarnings("ignore")),
+]
 # Commands that need nothing a page has not made before; installing and the slow theory verbs are tested elsewhere.
 LEFT_OUT = ("pip ", "make ", "paredown simulate", "paredown reproduce", "paredown theory")
 
@@ -19,7 +25,7 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_code_blocks_run(page, paredown, tmp_path, digits, capsys) -> None:
+def test_code_blocks_run(page, paredown, tmp_path, digits, capsys, request) -> None:
     import numpy as np
 
     import paredown as pdn
@@ -31,6 +37,11 @@ def test_code_blocks_run(page, paredown, tmp_path, digits, capsys) -> None:
         scores = pdn.score(digits[0], labels=digits[1], sensitivity=False)
         (tmp_path / "scores").mkdir()
         pdn.write_scores(scores, tmp_path / "scores" / "part-0.parquet")
+    if page == "docs/recording.md":  # Lightning and transformers import a torchvision that may not fit its torch
+        from paredown.encoders.torchvision_on_cpu import import_torchvision
+
+        import_torchvision()
+        request.getfixturevalue("one_torch_thread")
     names: dict = {}
     ran = 0
     for language, code in blocks(page):

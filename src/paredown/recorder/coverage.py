@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.recorder.history import Table
+
 __all__ = ["Coverage"]
 
 
@@ -24,6 +26,17 @@ class Coverage:
     epochs: dict[int, dict[int, int]]
     unseen: NDArray[np.int64]
     observations: tuple[int, int]
+
+    @classmethod
+    def of(cls, n_examples: int, tables: dict[int, Table], epochs: dict[int, dict[int, int]]) -> Coverage:
+        """The coverage of the records of some members."""
+        counts = [table["seen"] for table in tables.values()] or [np.zeros(n_examples, np.int32)]
+        return cls(
+            n_examples=n_examples,
+            epochs={member: dict(sorted(seen.items())) for member, seen in sorted(epochs.items())},
+            unseen=np.flatnonzero(np.min(counts, axis=0) == 0),
+            observations=(int(np.min(counts)), int(np.max(counts))),
+        )
 
     @property
     def partial(self) -> dict[int, dict[int, int]]:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError
+from paredown.errors import PareError, unknown_name
 from paredown.recorder import history
 from paredown.recorder.history import FINE, Layout, Table
 from paredown.recorder.observe import column_sums
 
-__all__ = ["RECORDED", "Recorded", "el2n"]
+__all__ = ["RECORDED", "Recorded", "beyond", "read_metric"]
 
 _TDDS_DECAY = 0.9
 
@@ -165,3 +165,26 @@ RECORDED: dict[str, Recorded] = {
     "variability": Recorded(variability, "spread of the label's probability over all epochs", _MAPS),
     "correctness": Recorded(correctness, "fraction of epochs it was classified wrongly", _MAPS),
 }
+
+
+def read_metric(metric: str, tables: dict[int, Table], layout: Layout, epoch: Any) -> NDArray[np.float64]:
+    """A metric averaged over the members, in the order of their numbers; NaN where a member cannot tell."""
+    if metric not in RECORDED:
+        raise unknown_name("recorded metric", str(metric), RECORDED)
+    if epoch is not None and metric != "el2n":
+        raise PareError(f"epoch= chooses among the kept EL2N scores; {metric} covers the whole recording.")
+    if not tables:
+        raise PareError("nothing was recorded yet; call update(indices, logits, labels, epoch) in the training loop.")
+    total: NDArray[np.float64] | float = 0.0
+    for _, table in sorted(tables.items()):
+        total = total + (el2n(table, layout, epoch) if metric == "el2n" else RECORDED[metric].read(table, layout))
+    return np.asarray(total / len(tables))
+
+
+def beyond(values: NDArray[np.float64], unseen: str) -> float:
+    """A score beyond all others, for examples that have none; NaN to leave them out."""
+    if unseen == "hardest":
+        return float(np.nextafter(np.nanmax(values), np.inf))
+    if unseen == "easiest":
+        return float(np.nextafter(np.nanmin(values), -np.inf))
+    return np.nan

@@ -17,7 +17,7 @@ from paredown.recorder.history import MAX_OBSERVATIONS, Layout, Table
 from paredown.recorder.inputs import ArrayBatch, name_examples, read_batch, read_count
 from paredown.recorder.merging import check_same, join_labels, join_tables
 from paredown.recorder.observe import observe
-from paredown.recorder.recorded import RECORDED, el2n
+from paredown.recorder.recorded import RECORDED, beyond, read_metric
 from paredown.recorder.rows import first_looks, put_records, rounds_without_repeats, take_records
 from paredown.recorder.storage import read_recording, write_recording
 
@@ -29,6 +29,7 @@ _WAITING_LOGITS = 2**16
 _TDDS_CLASSES = 100  # up to here the two softmax vectors per example of tdds are small change
 
 Unseen = Literal["error", "hardest", "easiest", "drop"]
+_UNSEEN = ("error", "hardest", "easiest", "drop")
 
 
 class Recorder:
@@ -191,26 +192,13 @@ class Recorder:
             unseen: what becomes of examples without a score, because they were never seen or not often enough: an
                 `error`, rank them `hardest` or `easiest`, or `drop` them from the scores.
         """
-        if metric not in RECORDED:
-            raise unknown_name("recorded metric", str(metric), RECORDED)
-        if unseen not in ("error", "hardest", "easiest", "drop"):
-            raise unknown_name("way with unseen examples", str(unseen), ("error", "hardest", "easiest", "drop"))
-        if epoch is not None and metric != "el2n":
-            raise PareError(f"epoch= chooses among the kept EL2N scores; {metric} covers the whole recording.")
-        if not self._tables:
-            raise PareError(
-                "nothing was recorded yet; call update(indices, logits, labels, epoch) in the training loop."
-            )
-        total = np.zeros(self.n_examples)
-        for _, table in sorted(self._tables.items()):
-            total += (
-                el2n(table, self._layout, epoch) if metric == "el2n" else RECORDED[metric].read(table, self._layout)
-            )
-        values = total / len(self._tables)
+        if unseen not in _UNSEEN:
+            raise unknown_name("way with unseen examples", str(unseen), _UNSEEN)
+        values = read_metric(metric, self._tables, self._layout, epoch)
         missing = np.flatnonzero(np.isnan(values))
         if len(missing):
             self._explain_missing(metric, epoch, missing, unseen)
-            values[missing] = _outside(values, unseen)
+            values[missing] = beyond(values, unseen)
         kept = np.flatnonzero(~np.isnan(values))
         provenance = self._provenance(metric, epoch) | {"without_score": len(missing), "unseen": unseen}
         labels = self._labels[kept]
@@ -236,17 +224,15 @@ class Recorder:
 
     def coverage(self) -> Coverage:
         """What was recorded: epochs, partial ones, and examples never seen."""
-        counts = [table["seen"] for _, table in sorted(self._tables.items())] or [np.zeros(self.n_examples, np.int32)]
-        return Coverage(
-            n_examples=self.n_examples,
-            epochs={member: dict(sorted(epochs.items())) for member, epochs in sorted(self._epochs.items())},
-            unseen=np.flatnonzero(np.min(counts, axis=0) == 0),
-            observations=(int(np.min(counts)), int(np.max(counts))),
-        )
+        return Coverage.of(self.n_examples, self._tables, self._epochs)
 
     def _provenance(self, metric: str, epoch: Any) -> dict[str, Any]:
         settings = {name: value for name, value in self._settings().items() if name != "ids"}
-        chosen = {"epoch": "latest" if epoch is None else epoch} if metric == "el2n" else {}
+        chosen = (
+            {"epoch": "latest" if epoch is None else epoch if epoch == "mean" else int(epoch)}
+            if metric == "el2n"
+            else {}
+        )
         return {
             "paredown": __version__,
             "metric": metric,
@@ -355,12 +341,3 @@ def _check_ids(ids: ArrayLike, n_examples: int) -> NDArray[Any]:
         raise PareError(f"there are {len(array)} ids for {n_examples} examples; give one id per example.")
     check_ids(array)
     return array
-
-
-def _outside(values: NDArray[np.float64], unseen: Unseen) -> float:
-    """A score beyond all others, for examples that have none."""
-    if unseen == "hardest":
-        return float(np.nextafter(np.nanmax(values), np.inf))
-    if unseen == "easiest":
-        return float(np.nextafter(np.nanmin(values), -np.inf))
-    return np.nan

@@ -56,18 +56,12 @@ def main() -> None:
     with torch_threads(1):
         for name, dim in CASES:
             recipe, examples = find_recipe(name), draw_examples(dim)
-            in_turn = lambda count: np.stack(
-                [train(recipe, examples, seed=seed, epochs=EPOCHS).logits(examples) for seed in range(count)]  # noqa: B023
-            )
-            together = lambda count: train_ensemble(recipe, examples, seeds=range(count), epochs=EPOCHS).logits(
-                examples
-            )
-            in_turn(1), together(2)  # warm up
+            in_turn(recipe, examples, 1), together(recipe, examples, 2)  # warm up
             for members in MEMBERS:
                 ratios, differences = [], []
                 for _ in range(repeats):
-                    slow, expected = cpu_seconds(lambda: in_turn(members))  # noqa: B023
-                    fast, found = cpu_seconds(lambda: together(members))  # noqa: B023
+                    slow, expected = cpu_seconds(partial(in_turn, recipe, examples, members))
+                    fast, found = cpu_seconds(partial(together, recipe, examples, members))
                     ratios.append(slow / fast)
                     differences.append(float(np.abs(found - expected).max()))
                 print(f"| {name} | {dim} | {members} | {median(ratios):.1f} | {max(differences):.0e} |", flush=True)

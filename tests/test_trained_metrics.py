@@ -132,7 +132,7 @@ def test_clusters_take_the_place_of_labels(digits) -> None:
 
 
 def test_memorization_agrees_with_leaving_one_out(rng) -> None:
-    """Retraining without each of 20 examples, against models on random subsets: both find the four to learn by heart."""
+    """Retraining without each of 20 examples, against models on random subsets: both find the four learnt by heart."""
     cores = np.concatenate([rng.normal([-1, 0], 0.2, (8, 2)), rng.normal([1, 0], 0.2, (8, 2))])
     vectors = np.concatenate([cores, [[-3, 2], [-3, -2], [3, 2], [3, -2]]])  # each beyond the other class
     labels = np.repeat([0, 1, 1, 0], [8, 8, 2, 2])
@@ -293,7 +293,7 @@ def test_bad_settings_are_named(options, message, rng) -> None:
 def test_unknown_options_of_several_metrics_are_named(source) -> None:
     with pytest.raises(PareError, match="none of the metrics el2n, random has an option 'kk'"):
         score_all(source, metrics=["el2n", "random"], kk=3)
-    with pytest.raises(PareError, match="unknown metric 'el3n'.* Did you mean 'el2n'"):
+    with pytest.raises(PareError, match=r"unknown metric 'el3n'.* Did you mean 'el2n'"):
         score_all(source, metrics=["el3n"])
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from paredown.errors import PareError
 from paredown.progress import Track, silent
 from paredown.train.examples import Examples, TrainingSet
-from paredown.train.loop import Trained, epoch_seed, train
+from paredown.train.loop import Trained, epoch_seed, make_optimizer, train
 from paredown.train.networks import build_network, input_statistics
 from paredown.train.recipes import Recipe
 from paredown.train.schedule import learning_rate, steps_per_epoch
@@ -190,7 +190,7 @@ class _Stack:
 
         self.recipe, self.examples, self.seeds, self.rows = recipe, examples, list(seeds), rows
         self.parameters = _first_parameters(recipe, examples, self.seeds)
-        self.optimizer = _optimizer(recipe, self.parameters)
+        self.optimizer = make_optimizer(recipe, self.parameters)  # it treats every number by itself
         self.labels = torch.from_numpy(examples.labels)
         self.inputs = torch.from_numpy(examples.inputs).float()
         self.alike = all(np.array_equal(own, rows[0]) for own in rows)
@@ -280,20 +280,6 @@ def _first_parameters(recipe: Recipe, examples: Examples, seeds: list[int]) -> l
         together = together.transpose(1, 2).contiguous() if together.ndim == 3 else together[:, None]
         stacked.append(together.requires_grad_())
     return stacked
-
-
-def _optimizer(recipe: Recipe, parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
-    """The recipe's optimiser: all of them treat every number by itself, so stacking changes nothing."""
-    import torch
-
-    rate, decay, momentum = recipe.learning_rate, recipe.weight_decay, recipe.momentum
-    if recipe.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters, rate, momentum=momentum, nesterov=recipe.nesterov, weight_decay=decay, fused=True
-        )
-    if recipe.optimizer == "adam":
-        return torch.optim.Adam(parameters, rate, weight_decay=decay, fused=True)
-    return torch.optim.RMSprop(parameters, rate, momentum=momentum, weight_decay=decay)
 
 
 def _draw(rows: NDArray[np.int64], draws: int, seed: int, epoch: int) -> NDArray[np.int64]:

@@ -31,7 +31,7 @@ from paredown.train.schedule import learning_rate, steps_per_epoch
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Epoch", "Recording", "Trained", "train"]
+__all__ = ["Epoch", "Recording", "Trained", "epoch_seed", "train"]
 
 _EVALUATED = 512  # inputs at once when a network is only asked
 
@@ -245,12 +245,17 @@ def _optimizer(recipe: Recipe, network: torch.nn.Module) -> torch.optim.Optimize
     return torch.optim.RMSprop(weights, rate, momentum=momentum, weight_decay=decay)
 
 
+def epoch_seed(seed: int, epoch: int) -> int:
+    """What seeds the row order (the first thing drawn) and the augmentation of an epoch."""
+    return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
 @contextmanager
 def _own_randomness(seed: int, epoch: int) -> Iterator[torch.Generator]:
     """A generator for one epoch; what draws from torch's global one (dropout) finds it seeded, and then as it was."""
     import torch
 
-    number = int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    number = epoch_seed(seed, epoch)
     with torch.random.fork_rng(), torch.backends.cudnn.flags(deterministic=True, benchmark=False):
         torch.manual_seed(number)
         yield torch.Generator().manual_seed(number)

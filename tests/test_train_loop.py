@@ -61,7 +61,7 @@ class Notes:
         with path.open("wb") as stream:
             np.savez(stream, **{f"{part}-{n}": np.asarray(value) for n, part, value in parts})
 
-    def load(self, path: Path) -> None:
+    def resume(self, path: Path) -> None:
         with np.load(path) as arrays:
             count = len(arrays.files) // 4
             self.seen = [tuple(arrays[f"{part}-{n}"] for part in range(4)) for n in range(count)]  # type: ignore[misc]

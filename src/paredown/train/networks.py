@@ -63,7 +63,7 @@ def build_network(recipe: Recipe, examples: TrainingSet, rows: NDArray[np.int64]
     from torch import nn
 
     size = recipe.image_size if recipe.inputs == "images" else None
-    given = "features" if len(examples.shape) == 1 else "images"
+    given = {1: "features"}.get(len(examples.shape), "images")
     if given != recipe.inputs:
         raise PareError(f"recipe {recipe.name!r} trains on {recipe.inputs}, and the examples are {given}.")
     if size is not None and min(examples.shape[:2]) < size:

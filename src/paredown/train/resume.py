@@ -20,16 +20,16 @@ class TrainingCheckpoint:
 
     Other settings are refused by name. A new state replaces the old one only when it is complete, so that a full disk
     or a kill while it is written loses one epoch at most. A recorder goes along if it has `save(path)` and
-    `load(path)`, under a name of its own for every epoch, so that weights and recorder are always of the same one.
+    `resume(path)`, under a name of its own for every epoch, so that weights and recorder are always of the same one.
     """
 
     def __init__(self, folder: str | Path, settings: dict[str, Any], recorder: Any = None) -> None:
         self._folder, self._recorder = Path(folder), recorder
-        self._resumable = all(callable(getattr(recorder, name, None)) for name in ("save", "load"))
-        if recorder is not None and not self._resumable:
+        resumable = all(callable(getattr(recorder, name, None)) for name in ("save", "resume"))
+        if recorder is not None and not resumable:
             raise PareError(
-                "a recorder that goes with a checkpoint needs save(path) and load(path), or what it saw before a kill "
-                f"would be lost; {type(recorder).__name__} lacks them. Train without checkpoint, or without recorder."
+                "a recorder that goes with a checkpoint needs save(path) and resume(path), or what it saw before a "
+                f"kill would be lost; {type(recorder).__name__} lacks them. Train without checkpoint, or without recorder."
             )
         Checkpoint(self._folder, settings)
 
@@ -52,7 +52,7 @@ class TrainingCheckpoint:
             optimizer.load_state_dict(state["optimizer"])
             history = state["history"]
             if self._recorder is not None:
-                self._recorder.load(self._recording(len(history)))
+                self._recorder.resume(self._recording(len(history)))
         except PareError:
             raise
         except Exception as error:  # torch raises many types for a damaged file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from paredown.metrics.k_center import greedy_order
 from paredown.metrics.kmeans import spherical_kmeans
 from paredown.metrics.prototypes import default_k, rank_correlation
 from paredown.sources import ArraySource
+from paredown.train import find_recipe
 
 # float32 dot products of unit vectors of 64 dimensions
 TOLERANCE = 1e-6
@@ -31,6 +33,15 @@ VECTORS, LABELS = DIGITS.data[:400].astype(np.float32), DIGITS.target[:400]
 def ring(*degrees: float) -> np.ndarray:
     return np.c_[np.cos(np.radians(degrees)), np.sin(np.radians(degrees))]
 
+
+# Two classes on opposite sides, and a last row of the second class: among the first one, beyond it, or between both.
+SIDES = np.concatenate([ring(0, 5, 10, 15, 20, 25), -ring(0, 5, 10, 15, 20, 25)])
+MISLABELLED, APART, BETWEEN = (
+    (np.concatenate([SIDES, row]), [0] * 6 + [1] * 7, 2, 12) for row in (ring(12), 2 * ring(60), ring(102))
+)
+SMALL = find_recipe("mlp", network_options={"hidden": (32,)}, learning_rate=0.05, batch_size=64, epochs=10)
+PROBES = {"recipe": SMALL, "members": 2, "epochs": 10, "threads": 1}
+SUBSETS = {"recipe": SMALL, "members": 8, "threads": 1}
 
 # One row per metric: options that make it quick, and (vectors, labels, easy row, hard row) with a known order.
 HAND_MADE = {
@@ -44,9 +55,27 @@ HAND_MADE = {
     "k_center": ({"most": 50}, (ring(0, 10, 40, 100, 101), None, 3, 2)),
     # A tight cluster and a wide one, whose outermost row is the last.
     "density": ({"k": 2}, (ring(0, 1, 2, 3, 80, 90, 110, 125), None, 1, 7)),
+    "el2n": (PROBES, MISLABELLED),
+    "grand": (PROBES, MISLABELLED),
+    "forgetting": (PROBES, MISLABELLED),
+    "aum": (PROBES, MISLABELLED),
+    "margin": (PROBES, MISLABELLED),
+    "confidence": (PROBES, MISLABELLED),
+    "correctness": (PROBES, MISLABELLED),
+    "ddd": (PROBES | {"folds": 3}, MISLABELLED),
+    "active_learning": (PROBES, BETWEEN),
+    "entropy": (PROBES, BETWEEN),
+    "memorization": (SUBSETS | {"epochs": 40}, APART),
+    "influence_max": (SUBSETS, None),
+    "influence_sum_abs": (SUBSETS, None),
+    # What changes most in training is worked by hand in test_recorder.py.
+    "dyn_unc": (PROBES, None),
+    "tdds": (PROBES, None),
+    "variability": (PROBES, None),
 }
 
 
+@cache
 def fitted(name: str):
     source = ArraySource(VECTORS, labels=LABELS)
     return METRICS[name].fit(source, seed=1, **HAND_MADE[name][0]), next(source.batches())

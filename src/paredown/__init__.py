@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from paredown.recorder import Recorder as Recorder
     from paredown.scale import StreamedSelection as StreamedSelection
     from paredown.scoring import score as score
+    from paredown.scoring import score_all as score_all
     from paredown.selection import STRATEGIES as STRATEGIES
     from paredown.selection import Selection as Selection
     from paredown.selection import balance_score as balance_score
@@ -62,6 +63,7 @@ _HOMES = {
     "read_model": "models",
     "read_scores": "io",
     "score": "scoring",
+    "score_all": "scoring",
     "select": "selection",
     "write_model": "models",
     "write_scores": "io",

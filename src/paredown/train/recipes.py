@@ -1,6 +1,6 @@
 """Recipes: everything that decides how a network is trained, as frozen values.
 
-The first four are the paper's own (appendix on experimental details); the others are of a size for a CPU. A pruned
+The first five are the paper's own (appendix on experimental details); the others are of a size for a CPU. A pruned
 subset is trained by the same recipe as the whole, so that a comparison compares data and nothing else.
 """
 
@@ -36,7 +36,7 @@ class Recipe:
     warmup: float = 0.0  # share of the steps in which the learning rate rises to its value
     augment: Literal["none", "crop_flip", "crop", "imagenet"] = "none"
     image_size: int | None = None
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16 only where the processor is fast at it
     channels_last: bool = False
     pretrained: str | None = None  # where the first weights come from, for fine-tuning
     probe_epochs: int = 10
@@ -129,6 +129,19 @@ RECIPES: dict[str, Recipe] = {
             channels_last=True,
             probe_epochs=20,
             probe_members=20,
+        ),
+        Recipe(
+            "resnet50_finetune",  # give the weights: find_recipe("resnet50_finetune", pretrained=FILE)
+            network="resnet50",
+            inputs="images",
+            image_size=224,  # the paper does not say; that of the pretraining
+            epochs=10,
+            batch_size=128,
+            optimizer="rmsprop",
+            learning_rate=1e-4,
+            channels_last=True,
+            probe_epochs=2,
+            probe_members=10,
         ),
         Recipe(
             "vit",

@@ -34,7 +34,7 @@ _PART_BATCHES = 32  # batches of 16 MiB between two checkpoints
 class Job:
     """Scoring one source: everything but the source, which is in the form that the metrics need.
 
-    Several metrics have the same `together`. A `model` is not fitted again; the fit begins with the centroids of `start`.
+    Several metrics have the same `together`. A `model` is not fitted again; a fit begins with the centroids of `start`.
     """
 
     metrics: tuple[str, ...]
@@ -112,7 +112,7 @@ class Job:
             models = entry.together(source, metrics=self.metrics, seed=self.seed, track=self.track, **options)
         else:
             fit = lambda: entry.fit(source, seed=self.seed, track=self.track, **options)
-            models = {self.metrics[0]: _fit_once(entry, fit, checkpoint)}
+            models = dict.fromkeys(self.metrics, _fit_once(entry, fit, checkpoint))  # the only one
         # Only scores that are made anew for every row need the classes of the rows.
         by_class = "labels" in entry.needs and "training" not in entry.needs and source.labels is not None
         classes = source.labels.classes if by_class and source.labels is not None else None

@@ -78,7 +78,8 @@ def score(
         raise PareError("a model belongs to one source; score the members of an ensemble one at a time with models.")
     if len(members) > 1 and embeddings is not None:
         raise PareError(
-            f"one folder holds the embeddings of one source, and {len(members)} sources are given; embed each by itself."
+            f"one folder holds the embeddings of one source, and {len(members)} sources are given; embed each by "
+            "itself."
         )
     scored: list[Scores] = []
     for member in members:

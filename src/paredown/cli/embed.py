@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from paredown.cli.app import JsonOption, app, emit, progress_bar, say
-from paredown.cli.prune import Columns, IdFile, LabelFile, OnBad, Seed, Split, open_sources, show_skipped
+from paredown.cli.inputs import Columns, IdFile, LabelFile, OnBad, Seed, Split, open_sources, show_skipped
 
 if TYPE_CHECKING:
     from paredown.encoders.simclr import SimCLR

@@ -1,4 +1,4 @@
-"""The options of scoring that `score` and `prune` share: the metric's own, and models."""
+"""The options of scoring that `score` and `prune` share: metrics, their own options, and models."""
 
 from __future__ import annotations
 
@@ -6,29 +6,58 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
+
+from paredown.cli.app import error_console, say
+from paredown.cli.inputs import show_skipped
 
 if TYPE_CHECKING:
     from paredown.models import FittedModel
+    from paredown.sources import Source
 
 __all__ = [
+    "Embeddings",
+    "Encoder",
+    "Epochs",
     "Exact",
     "K",
     "Kernel",
+    "Members",
     "Metric",
     "MetricOptions",
     "ModelFile",
+    "PseudoLabels",
+    "Recipe",
     "SaveModel",
     "WarmStart",
+    "announce",
     "asked",
-    "scoring_options",
+    "metric_options",
+    "ready_encoder",
+    "show_scoring",
 ]
+
+# Options of metrics that are options of the verbs, and those that decide how much is trained.
+_OWN = ("k", "kernel", "memory", "recipe", "members", "epochs", "pseudo_labels")
+_COSTLY = ("recipe", "members", "epochs", "subset", "folds", "threads")
 
 Metric = Annotated[
     str | None,
     typer.Option(
-        help="How hardness is measured: prototypes, supervised_prototypes, typicality, duplicates, k_center, density "
-        "or random.",
+        help="How hardness is measured. From embeddings: prototypes, supervised_prototypes, typicality, duplicates, "
+        "k_center, density. From training networks: el2n, forgetting, memorization, influence_max, influence_sum_abs, "
+        "active_learning, ddd, aum, margin, entropy, grand, dyn_unc, tdds, confidence, variability. Or random.",
         show_default="prototypes",
+    ),
+]
+Encoder = Annotated[str, typer.Option(help="How images become embeddings; see paredown embed --help.")]
+Embeddings = Annotated[
+    Path | None,
+    typer.Option(
+        "--embeddings",
+        metavar="DIR",
+        help="Keep the embeddings of images in this folder, and use those that are there.",
+        show_default="beside the output until it is complete",
     ),
 ]
 K = Annotated[int | None, typer.Option(help="Number of prototypes or clusters; chosen from the data if not given.")]
@@ -44,59 +73,56 @@ MetricOptions = Annotated[
 ]
 ModelFile = Annotated[Path | None, typer.Option("--model", help="Score with a model saved before; nothing is fitted.")]
 WarmStart = Annotated[Path | None, typer.Option(help="Begin the clustering with the centroids of a saved model.")]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        help="How networks are trained, for metrics that train: mlp or linear (on embeddings), tiny_cnn, slim_resnet, "
+        "resnet18, resnet18_svhn, resnet50 or vit (on images).",
+        show_default="mlp",
+    ),
+]
+Members = Annotated[int | None, typer.Option(help="How many networks; as many as the recipe says if not given.")]
+Epochs = Annotated[int | None, typer.Option(help="For how long; as long as the recipe says if not given.")]
+PseudoLabels = Annotated[bool, typer.Option("--pseudo-labels", help="Train on k clusters in place of labels.")]
 SaveModel = Annotated[Path | None, typer.Option(help="File to write the fitted model to, such as model.npz.")]
 
 
-def asked(metric: str | None, model: Path | None) -> tuple[str, FittedModel | None]:
-    """The metric's name, and the model if a file of one is given."""
+def asked(metric: str | None, model: Path | None) -> tuple[list[str], FittedModel | None]:
+    """The names of the metrics, and the model if a file of one is given."""
     from paredown.models import read_model
 
     given = None if model is None else read_model(model)
-    return metric or ("prototypes" if given is None else given.metric), given
+    names = metric or ("prototypes" if given is None else given.metric)
+    return [name.strip() for name in names.split(",")], given
 
 
-def scoring_options(
-    metric: str,
+def metric_options(
+    metrics: list[str],
+    texts: list[str] | None,
     *,
-    out: Path,
-    k: int | None,
-    encoder: Any,
-    on_error: str,
     kernel: str | None,
     exact: bool,
-    memory: str,
-    options: list[str] | None,
-    model: FittedModel | None,
-    warm_start: Path | None,
-    save_model: Path | None,
-    overwrite: bool,
+    memory: str | None,
+    **given: Any,
 ) -> dict[str, Any]:
-    """What `score` is told beyond the source; the metric's own options where they were given or it knows them."""
+    """The metrics' own options that were given, and the memory to work in where a metric looks at it."""
     from paredown.errors import PareError
     from paredown.metrics import METRICS
     from paredown.sizes import parse_size
 
     if exact and kernel not in (None, "float32"):
         raise PareError(f"--exact is kernel 'float32', and --kernel {kernel} was given; leave one of them out.")
-    given: dict[str, Any] = {"k": k, "kernel": "float32" if exact else kernel}
-    given = {name: value for name, value in given.items() if value is not None}
-    if metric in METRICS:  # a misspelt one is reported when it is used
-        given |= _parsed(metric, options or [])
-        if "memory" in METRICS[metric].options and model is None:
-            given["memory"] = parse_size(memory)
-    return {
-        "encoder": encoder,
-        "on_error": on_error,
-        "checkpoint": out.with_name(f".{out.name}.parts"),
-        "model": model,
-        "start": warm_start,
-        "save_model": save_model,
-        "overwrite": overwrite,
-        **given,
-    }
+    given |= {"kernel": "float32" if exact else kernel}
+    options = {name: value for name, value in given.items() if value is not None and value is not False}
+    known = [metric for metric in metrics if metric in METRICS]  # a misspelt one is reported when it is used
+    if known:
+        options |= _parsed(known, texts or [])
+    if memory is not None and any("memory" in METRICS[metric].options for metric in known):
+        options["memory"] = parse_size(memory)
+    return options
 
 
-def _parsed(metric: str, texts: list[str]) -> dict[str, Any]:
+def _parsed(metrics: list[str], texts: list[str]) -> dict[str, Any]:
     from paredown.errors import PareError
     from paredown.metrics import METRICS
 
@@ -105,9 +131,76 @@ def _parsed(metric: str, texts: list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals:
             raise PareError(f"--option is NAME=VALUE, such as restarts=3; got {text!r}.")
-        if name in ("k", "kernel", "memory"):
-            raise PareError(f"{name} has an option of its own: --{name} {value}.")
+        if name in _OWN:
+            raise PareError(f"{name} has an option of its own: --{name.replace('_', '-')} {value}.")
         if name in parsed:
             raise PareError(f"--option {name} was given twice.")
-        parsed[name] = METRICS[metric].parse_option(metric, name, value)
+        having = next((metric for metric in metrics if name in METRICS[metric].options), metrics[0])
+        parsed[name] = METRICS[having].parse_option(having, name, value)
     return parsed
+
+
+def ready_encoder(sources: list[Source], metrics: list[str], options: dict[str, Any], encoder: str) -> Any:
+    """A network is loaded before the estimate, which measures it; `pixels` stays a name, to be fitted to the images."""
+    from paredown.encoders import load_encoder
+    from paredown.errors import PareError
+    from paredown.sources import ImageSource
+
+    images = any(isinstance(source, ImageSource) for source in sources)
+    if encoder == "pixels" or not images or not _look_at_embeddings(metrics, options):
+        return encoder
+    try:
+        return load_encoder(encoder)
+    except PareError:
+        if encoder == "auto":  # no network is here
+            return "pixels"
+        raise
+
+
+def _look_at_embeddings(metrics: list[str], options: dict[str, Any]) -> bool:
+    from paredown.metrics import METRICS
+
+    return any(name in METRICS and "embeddings" in METRICS[name].needs_with(options) for name in metrics)
+
+
+def announce(sources: list[Source], metrics: list[str], options: dict[str, Any], encoder: Any) -> None:
+    """Say what is there and what scoring it will take, before it starts."""
+    from paredown.encoders import Encoder
+    from paredown.metrics import METRICS
+    from paredown.metrics.costs import estimate_cost
+    from paredown.pruning import estimate
+
+    network = encoder if isinstance(encoder, Encoder) else None
+    known = [metric for metric in metrics if metric in METRICS]
+    training = [metric for metric in known if "training" in METRICS[metric].needs]
+    for source in sources:
+        labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
+        place = f"{source.location} ({source.kind}{labels})"
+        for metric in (metric for metric in known if metric not in training):
+            _say_aside(f"{place}: {estimate(source, metric=metric, k=options.get('k'), encoder=network)}")
+        if training:
+            relevant = {name: options[name] for name in _COSTLY if name in options}
+            _say_aside(f"{place}, {len(source):,} examples: {estimate_cost(training, source, **relevant)}")
+
+
+def _say_aside(text: str) -> None:
+    error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
+
+
+def show_scoring(provenance: dict[str, Any]) -> None:
+    """What a user should know of how scores were made."""
+    report = provenance.get("report", {})
+    if "encoder" in provenance.get("source", {}):
+        say(f"Encoder: {escape(provenance['source']['encoder'])}.")
+    for warning in provenance.get("warnings", []):
+        say(f"[yellow]Warning:[/] {escape(warning)}")
+    if "model" in provenance:
+        say(f"Scored with the model {provenance['model']['fingerprint']}; nothing was fitted.")
+    elif "k" in report:
+        others = report.get("k_sensitivity", {})
+        text = ", ".join(f"{value:.2f} at k = {k}" for k, value in others.items())
+        lowest = min(others.values(), default=1.0)
+        matters = "hardly" if lowest > 0.8 else "somewhat" if lowest > 0.5 else "much"
+        measured = f"rank correlation with the scores {text}: the choice of k matters {matters}" if text else ""
+        say(f"Prototypes: k = {report['k']}; {measured or 'sensitivity to k not measured'}.")
+    show_skipped(provenance.get("skipped", []))

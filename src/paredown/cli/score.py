@@ -1,0 +1,195 @@
+"""`paredown score`: how hard is every example?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paredown.cli.app import JsonOption, app, emit, progress_bar, say
+from paredown.cli.inputs import (
+    Columns,
+    IdFile,
+    LabelFile,
+    Memory,
+    OnBad,
+    Overwrite,
+    Seed,
+    Sources,
+    Split,
+    named_columns,
+    open_sources,
+    read_column,
+)
+from paredown.cli.scoring import (
+    Embeddings,
+    Encoder,
+    Epochs,
+    Exact,
+    K,
+    Kernel,
+    Members,
+    Metric,
+    MetricOptions,
+    ModelFile,
+    PseudoLabels,
+    Recipe,
+    SaveModel,
+    WarmStart,
+    announce,
+    asked,
+    metric_options,
+    ready_encoder,
+    show_scoring,
+)
+
+if TYPE_CHECKING:
+    from paredown.data import Scores
+
+
+@app.command(epilog="Example: `paredown score embeddings.npy --labels labels.npy -o scores.parquet`")
+def score(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file to write.", show_default=False)],
+    sources: Sources = None,  # type: ignore[assignment]  # typer gives none as None
+    metric: Metric = None,
+    k: K = None,
+    recipe: Recipe = None,
+    members: Members = None,
+    epochs: Epochs = None,
+    pseudo_labels: PseudoLabels = False,
+    labels: LabelFile = None,
+    ids: IdFile = None,
+    column: Columns = None,
+    split: Split = None,
+    encoder: Encoder = "auto",
+    embeddings: Embeddings = None,
+    on_error: OnBad = "raise",
+    kernel: Kernel = None,
+    exact: Exact = False,
+    option: MetricOptions = None,
+    model: ModelFile = None,
+    warm_start: WarmStart = None,
+    save_model: SaveModel = None,
+    imported: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Take scores computed elsewhere, a .csv, .npy, .npz, .pt or .parquet file, in place of computing "
+            "them; they are matched with SOURCE by id if that is given.",
+        ),
+    ] = None,
+    higher_is: Annotated[
+        str | None, typer.Option(metavar="harder|easier", help="What a high number in that file means.")
+    ] = None,
+    memory: Memory = "1GiB",
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give every example a score: higher is harder.
+
+    Several metrics, with commas between them, make a column each; those that train share the training.
+    """
+    from paredown.errors import PareError
+    from paredown.io import check_output, check_table_name, write_scores
+
+    check_table_name(out)
+    check_output(out, overwrite=overwrite)
+    if not sources and imported is None:
+        raise PareError("give what is to be scored: SOURCE, or scores computed elsewhere with --from.")
+    opened = open_sources(
+        sources or [],
+        labels=labels,
+        ids=ids if imported is None else None,  # those of the file of scores
+        columns=None if imported is not None else column,
+        split=split,
+        on_error=on_error,
+    )
+    checkpoint = out.with_name(f".{out.name}.parts")
+    if imported is not None:
+        scored = [_import(imported, higher_is, metric, column, opened, labels, ids)]
+    else:
+        if higher_is is not None:
+            raise PareError("--higher-is says how to read scores computed elsewhere; give their file with --from.")
+        metrics, given = asked(metric, model)
+        options = metric_options(
+            metrics,
+            option,
+            kernel=kernel,
+            exact=exact,
+            memory=memory if given is None else None,
+            k=k,
+            recipe=recipe,
+            members=members,
+            epochs=epochs,
+            pseudo_labels=pseudo_labels,
+        )
+        ready = ready_encoder(opened, metrics, options, encoder)
+        if given is None:
+            announce(opened, metrics, options, ready)
+        options |= {"encoder": ready, "on_error": on_error, "seed": seed, "track": progress_bar}
+        options |= {"embeddings": embeddings, "checkpoint": checkpoint, "keep_checkpoint": True}  # until all is written
+        models = {"model": given, "start": warm_start, "save_model": save_model}
+        scored = _score(opened, metrics, models, overwrite, options)
+    write_scores(scored, out, overwrite=overwrite)
+    rmtree(checkpoint, ignore_errors=True)
+    first = scored[0]
+
+    def show() -> None:
+        for scores in scored:
+            show_scoring(scores.provenance)
+        by = "" if len(scored) == 1 else f" by each of {len(scored)} metrics"
+        which = "" if len(scored) == 1 else f" --metric {first.metric}"
+        say(f"{len(first):,} scores{by} written to [bold]{out}[/]. Next: paredown prune {out}{which} -o DIR")
+
+    record = first.provenance if len(scored) == 1 else {"metrics": {s.metric: s.provenance for s in scored}}
+    emit({"scores": str(out), "examples": len(first), **record}, as_json=as_json, show=show)
+
+
+def _score(
+    opened: list[Any], metrics: list[str], models: dict[str, Any], overwrite: bool, options: dict[str, Any]
+) -> list[Scores]:
+    from paredown.errors import PareError
+    from paredown.scoring import score as score_sources
+    from paredown.scoring import score_all
+
+    if len(metrics) == 1:
+        return [score_sources(opened, metric=metrics[0], overwrite=overwrite, **models, **options)]
+    if len(opened) > 1:
+        raise PareError("an ensemble of sources is scored by one metric; give one, or one source.")
+    for name, flag in {"model": "--model", "start": "--warm-start", "save_model": "--save-model"}.items():
+        if models[name] is not None:
+            raise PareError(f"{flag} goes with one metric, and {', '.join(metrics)} were given.")
+    return list(score_all(opened[0], metrics=metrics, **options).values())
+
+
+def _import(
+    file: Path,
+    higher_is: str | None,
+    metric: str | None,
+    column: list[str] | None,
+    opened: list[Any],
+    labels: Path | None,
+    ids: Path | None,
+) -> Scores:
+    from paredown.errors import PareError
+    from paredown.importing import import_scores
+
+    if higher_is is None:
+        raise PareError(
+            f"{file}: does a high score mean a harder or an easier example? Say --higher-is harder, or easier."
+        )
+    if len(opened) > 1:
+        raise PareError(f"{file}: scores belong to one source, and {len(opened)} are given.")
+    return import_scores(
+        file,
+        higher_is=higher_is,  # type: ignore[arg-type]  # checked by import_scores
+        metric=metric,
+        column=named_columns(column).get("score"),
+        source=opened[0] if opened else None,
+        ids=read_column(ids),
+        labels=None if opened else read_column(labels),
+    )

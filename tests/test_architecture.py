@@ -17,6 +17,7 @@ SOURCE = Path(paredown.__file__).parent
 LAYERS = [
     {"__init__", "errors", "progress"},
     {"data", "sizes"},
+    {"laws"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},
     {"encoders", "checkpoint"},

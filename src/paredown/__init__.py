@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paredown import laws as laws
     from paredown import perceptron as perceptron
     from paredown import reproduce as reproduce
     from paredown import theory as theory
@@ -54,6 +55,7 @@ _HOMES = {
     "score": "scoring",
     "select": "selection",
     "write_scores": "io",
+    "laws": "laws",
     "perceptron": "perceptron",
     "reproduce": "reproduce",
     "theory": "theory",

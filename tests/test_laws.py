@@ -216,6 +216,11 @@ def test_beating_the_power_law(rng) -> None:
     steeper = beats_power_law(noisy(30 * SIZES**-0.9, SIZES, rng), random, draws=40)
     assert steeper.verdict == "steeper"
     assert 0.3 < steeper.gain.low < steeper.gain.value < steeper.gain.high < 0.5
+
+
+def test_not_beating_the_power_law(rng) -> None:
+    power, exponential = true_error("power"), 0.3 * np.exp(-3e-4 * SIZES)
+    random = noisy(power, SIZES, rng)
     same = beats_power_law(noisy(power, SIZES, rng), random, draws=40)
     assert same.verdict in ("cannot tell", "not steeper")
     assert beats_power_law(noisy(SIZES**-0.1, SIZES, rng), random, draws=40).verdict == "not steeper"

@@ -18,6 +18,7 @@ LAYERS = [
     {"__init__", "errors", "progress"},
     {"workers"},
     {"data", "sizes"},
+    {"laws"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},
     {"recorder", "encoders", "checkpoint"},

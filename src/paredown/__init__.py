@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paredown import evaluate as evaluate
+    from paredown import laws as laws
     from paredown import perceptron as perceptron
     from paredown import reproduce as reproduce
     from paredown import theory as theory
@@ -68,6 +69,7 @@ _HOMES = {
     "write_model": "models",
     "write_scores": "io",
     "evaluate": "evaluate",
+    "laws": "laws",
     "perceptron": "perceptron",
     "reproduce": "reproduce",
     "theory": "theory",

@@ -1,41 +1,30 @@
-"""Functional forms fitted to a frontier: power law, exponential, factorial, iterated factorial.
+"""Functional forms fitted to the theory's frontier: power law, exponential, factorial, iterated factorial.
 
-Appendix figure 'Scaling of the Pareto frontier', which fits the four to the perceptron's frontier by least squares.
+Appendix figure 'Scaling of the Pareto frontier', which fits the four to the perceptron's frontier by least squares. The
+forms and the least squares are those of `paredown.laws`, which also deals with noise; a curve of the theory has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
 
 from paredown.errors import PareError
+from paredown.laws.forms import LAWS
+from paredown.laws.least_squares import solve
 from paredown.theory.gaussian import Array
 from paredown.theory.inputs import positive
-from paredown.theory.searches import bounded_minimum
 
 __all__ = ["FORMS", "FrontierFit", "fit_frontier"]
 
-_LARGEST_RATE = 50.0
-
-
-def _log_iterated_factorial(n: Array) -> Array:
-    """Log of the product 1! 2! ... n!, linear between whole numbers."""
-    whole = np.floor(n).astype(int)
-    part = n - whole
-    steps = np.concatenate([[0.0], np.cumsum(gammaln(np.arange(1, whole.max() + 3) + 1))])
-    return steps[whole] * (1 - part) + steps[whole + 1] * part
-
-
-# name -> h(x) in error = amplitude * exp(-h(rate * alpha)); the power law is fitted in log alpha instead.
-FORMS: dict[str, Callable[[Array], Array]] = {
-    "power law": lambda x: x,
-    "exponential": lambda x: x,
-    "factorial": lambda x: gammaln(x + 1),
-    "iterated factorial": _log_iterated_factorial,
+# The name of a form -> its law.
+FORMS = {
+    "power law": LAWS["power"],
+    "exponential": LAWS["exponential"],
+    "factorial": LAWS["factorial"],
+    "iterated factorial": LAWS["iterated factorial"],
 }
 
 
@@ -74,26 +63,9 @@ def fit_frontier(alpha_prune: ArrayLike, test_error: ArrayLike) -> dict[str, Fro
 
 
 def _fit(form: str, alpha: Array, target: Array) -> FrontierFit:
-    shape = FORMS[form]
-    if form == "power law":
-        x = np.log(alpha)
-        rate = -float(np.polyfit(x, target, 1)[0])
-        curve = -rate * x
-    else:
-
-        def loss(log_rate: float) -> float:
-            residual = target + shape(np.exp(log_rate) * alpha)
-            return float(np.var(residual))
-
-        grid = np.linspace(np.log(1e-3), np.log(_LARGEST_RATE), 200)
-        best = int(np.argmin([loss(x) for x in grid]))
-        bounds = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-        rate = float(np.exp(bounded_minimum(loss, *bounds, precision=1e-10).x))
-        curve = -shape(rate * alpha)
-    offset = float(np.mean(target - curve))
-    residual = target - curve - offset
+    best = solve(FORMS[form], alpha, target[None], np.ones_like(alpha))
+    amplitude, rate, variance = float(best.amplitude[0]), float(best.rate[0]), float(best.loss[0]) / len(alpha)
     spread = float(np.var(target))
-    r_squared = 1 - float(np.var(residual)) / spread if spread > 0 else 1.0
-    return FrontierFit(
-        form, float(np.exp(offset)), rate, r_squared, float(np.sqrt(np.mean(residual**2))), np.exp(curve + offset)
-    )
+    predicted = FORMS[form].predict(alpha, best.amplitude, best.rate, best.asymptote)
+    r_squared = 1 - variance / spread if spread > 0 else 1.0
+    return FrontierFit(form, amplitude, rate, r_squared, float(np.sqrt(variance)), predicted)

@@ -1,0 +1,25 @@
+"""Scaling laws of measured errors: the frontier over keep fractions, fits with intervals, and which law it is.
+
+Everything is a pure function of arrays. A curve (`curve`, or the `curve` of a `pareto_frontier`) goes into `fit`,
+`compare`, `local_exponents` and `beats_power_law`.
+"""
+
+from __future__ import annotations
+
+from paredown.laws.comparing import Comparison as Comparison
+from paredown.laws.comparing import Contender as Contender
+from paredown.laws.comparing import compare as compare
+from paredown.laws.curves import Curve as Curve
+from paredown.laws.curves import Estimate as Estimate
+from paredown.laws.curves import curve as curve
+from paredown.laws.exponents import BeatsPowerLaw as BeatsPowerLaw
+from paredown.laws.exponents import LocalExponents as LocalExponents
+from paredown.laws.exponents import beats_power_law as beats_power_law
+from paredown.laws.exponents import local_exponents as local_exponents
+from paredown.laws.fitting import LawFit as LawFit
+from paredown.laws.fitting import fit as fit
+from paredown.laws.forms import LAWS as LAWS
+from paredown.laws.forms import Law as Law
+from paredown.laws.frontier import MeasuredFrontier as MeasuredFrontier
+from paredown.laws.frontier import MeasuredRow as MeasuredRow
+from paredown.laws.frontier import pareto_frontier as pareto_frontier

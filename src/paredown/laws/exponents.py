@@ -1,0 +1,156 @@
+"""Local exponents along a curve, and whether a frontier beats the power law of random pruning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from paredown.errors import PareError
+from paredown.laws.comparing import CANNOT_TELL, Comparison, compare
+from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, interval
+from paredown.laws.fitting import LawFit, check_points, fit, weights
+from paredown.laws.forms import LAWS, Array
+from paredown.laws.least_squares import solve
+
+__all__ = ["BeatsPowerLaw", "LocalExponents", "beats_power_law", "local_exponents"]
+
+_CERTAIN = 0.95
+
+
+@dataclass(frozen=True)
+class LocalExponents:
+    """nu = -d log error / d log n along a curve: constant for a power law, rising for anything faster.
+
+    Attributes:
+        size: geometric mean of the sizes behind each, shape (m,).
+        exponent: nu, shape (m,).
+        low: lower limit of the 95 % interval; NaN if nothing is known about the noise.
+        high: upper limit.
+        samples: exponents of the bootstrap, shape (draws, m); no draws if the noise is unknown.
+    """
+
+    size: Array
+    exponent: Array
+    low: Array
+    high: Array
+    samples: Array
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def __getitem__(self, place: int) -> Estimate:
+        return Estimate(float(self.exponent[place]), float(self.low[place]), float(self.high[place]))
+
+
+def local_exponents(curve: Curve, *, span: int = 2, draws: int = BOOTSTRAP, seed: int = 0) -> LocalExponents:
+    """The exponent of the power law through each `span` neighbouring sizes, by weighted least squares in the logs.
+
+    Args:
+        curve: made by `paredown.laws.curve`.
+        span: sizes behind each exponent; 2 is the slope between neighbours, more is steadier and less local.
+        draws: bootstrap draws behind the intervals.
+        seed: of the bootstrap.
+    """
+    if span < 2:
+        raise PareError(f"span must be 2 or more sizes, got {span}.")
+    check_points(curve, span)
+    known = curve.stderr is not None
+    targets = np.log(curve.error)[None]
+    if known:
+        targets = np.concatenate([targets, curve.resample(draws, np.random.default_rng(seed))])
+    pieces = [slice(start, start + span) for start in range(len(curve) - span + 1)]
+    slopes = np.stack(
+        [solve(LAWS["power"], curve.size[piece], targets[:, piece], weights(curve)[piece]).rate for piece in pieces],
+        axis=-1,
+    )
+    exponent, samples = slopes[0], slopes[1:]
+    limits = [
+        interval(nu, samples[:, i], curve.freedom) if known else Estimate(nu) for i, nu in enumerate(exponent.tolist())
+    ]
+    middle = np.array([np.exp(np.log(curve.size[piece]).mean()) for piece in pieces])
+    low, high = np.array([e.low for e in limits]), np.array([e.high for e in limits])
+    return LocalExponents(middle, exponent, low, high, samples)
+
+
+@dataclass(frozen=True)
+class BeatsPowerLaw:
+    """Whether a frontier falls faster than the power law of random pruning.
+
+    Attributes:
+        verdict: "beats" (steeper at its end, and of a law that falls faster than any power), "steeper" (but perhaps a
+            power law too), "not steeper", or "cannot tell".
+        end_exponent: local exponent over the last sizes of the frontier.
+        random_exponent: exponent of the power law fitted to the random curve.
+        gain: their difference.
+        aicc_difference: AICc of the best power law minus that of the best faster law on the frontier.
+        weight: Akaike weight of the faster laws on the frontier.
+        sentence: the verdict for people, with its numbers.
+        frontier: the laws compared on the frontier.
+        random: the power law of the random curve.
+    """
+
+    verdict: str
+    end_exponent: Estimate
+    random_exponent: Estimate
+    gain: Estimate
+    aicc_difference: float
+    weight: float
+    sentence: str
+    frontier: Comparison
+    random: LawFit
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def beats_power_law(
+    frontier: Curve, random: Curve, *, span: int = 3, draws: int = BOOTSTRAP, seed: int = 0
+) -> BeatsPowerLaw:
+    """Compare the end of a frontier with the power law of random subsets of the same sizes.
+
+    Section 'Data pruning can beat power law scaling in practice', third prediction. The random curve is the yardstick
+    only if it does not fall faster than a power law itself; then the answer is "cannot tell".
+
+    Args:
+        frontier: error of the best keep_fraction against kept size; four sizes or more.
+        random: error of random subsets against size; four sizes or more.
+        span: sizes at the end of the frontier behind its exponent.
+        draws: bootstrap draws behind the intervals.
+        seed: of the bootstrap.
+    """
+    end = local_exponents(frontier, span=span, draws=draws, seed=seed)
+    laws = compare(frontier, draws=draws, seed=seed)
+    straight = fit(random, "power", draws=draws, seed=seed + 1)
+    nu = straight["nu"]
+    if frontier.stderr is None or random.stderr is None:
+        gain = Estimate(end[-1].value - nu.value)
+    else:
+        freedom = min(frontier.freedom, random.freedom)
+        gain = interval(end[-1].value - nu.value, end.samples[:, -1] - straight.samples["nu"], freedom)
+    best = {"power": np.inf, "faster": np.inf}
+    for name, contender in laws.contenders.items():
+        kind = "power" if LAWS[name].family == "power" else "faster"
+        best[kind] = min(best[kind], contender.fit.aicc)
+    aicc = best["power"] - best["faster"] if np.isfinite(list(best.values())).all() else np.nan
+    reference = compare(random, draws=draws, seed=seed).faster_than_power
+    verdict, why = _verdict(gain, laws.faster_than_power, reference)
+    sentence = (
+        f"{why}: the frontier ends with exponent {end[-1]:.3g}, random subsets have {nu:.3g}, {gain:+.3g} apart; on "
+        f"the frontier a faster law beats a power law by {aicc:.3g} in AICc (weight {laws.faster_than_power:.3g})."
+    )
+    return BeatsPowerLaw(verdict, end[-1], nu, gain, float(aicc), laws.faster_than_power, sentence, laws, straight)
+
+
+def _verdict(gain: Estimate, weight: float, reference: float) -> tuple[str, str]:
+    if np.isnan(gain.low):
+        return CANNOT_TELL, "Cannot tell, as the noise is unknown (give several runs per size, or stderr)"
+    if gain.high <= 0:
+        return "not steeper", "Does not beat the power law"
+    if gain.low <= 0:
+        return CANNOT_TELL, "Cannot tell whether the frontier is steeper"
+    if reference >= _CERTAIN:
+        return CANNOT_TELL, "Cannot tell, as the random curve itself falls faster than a power law"
+    if weight >= _CERTAIN:
+        return "beats", "Beats the power law"
+    return "steeper", "Steeper than the power law, but perhaps a power law itself"

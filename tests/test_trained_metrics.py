@@ -51,9 +51,10 @@ def trainings(monkeypatch) -> list[dict]:
 
 
 def test_metrics_of_one_training_share_it(source, trainings) -> None:
-    names = ["el2n", "active_learning", "forgetting", "aum", "memorization", "influence_max", "random"]
+    names = ["el2n", "active_learning", "forgetting", "aum", "memorization", "influence_max", "prototypes"]
     options = {"recipe": QUICK, "members": 20, "threads": 1}
-    together = score_all(source, metrics=names, **options)
+    together = score_all(source, metrics=names, k=5, **options)
+    assert together["prototypes"].provenance["report"]["k"] == 5
     lengths = [call["epochs"] for call in trainings]
     assert lengths == [2, 2, 4, 4, None, None]  # probes for a short and a whole training, models on subsets; in tens
     assert list(together) == names

@@ -110,6 +110,8 @@ def score_all(
     for names in groups.values():
         parts = None if checkpoint is None else Path(checkpoint) / "-".join(names)
         own = {name: value for name, value in options.items() if name in METRICS[names[0]].options}
+        if "training" in METRICS[names[0]].needs and not own.get("pseudo_labels"):
+            own.pop("k", None)  # of the prototypes beside them
         scored = _score_together(opened, names, seed, encoder, on_error, track, parts, own)
         found |= dict(zip(names, scored, strict=True))
     if checkpoint is not None:

@@ -65,7 +65,7 @@ HAND_MADE = {
     "ddd": (PROBES | {"folds": 3}, MISLABELLED),
     "active_learning": (PROBES, BETWEEN),
     "entropy": (PROBES, BETWEEN),
-    "memorization": (SUBSETS | {"epochs": 40}, APART),
+    "memorization": (SUBSETS | {"epochs": 30}, APART),
     "influence_max": (SUBSETS, None),
     "influence_sum_abs": (SUBSETS, None),
     # What changes most in training is worked by hand in test_recorder.py.

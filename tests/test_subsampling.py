@@ -162,7 +162,7 @@ def test_what_cannot_be_compared_is_named(masks, message) -> None:
 
 
 def test_influence_needs_pairs_told_apart() -> None:
-    with pytest.raises(PareError, match=r"no models tell whether rows 0, 1 influences any example; train more models"):
+    with pytest.raises(PareError, match=r"no models tell the influence of rows 0, 1 on any other example"):
         influence(table("10", "01"), table("11", "11"))
 
 

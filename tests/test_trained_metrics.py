@@ -51,9 +51,10 @@ def trainings(monkeypatch) -> list[dict]:
 
 
 def test_metrics_of_one_training_share_it(source, trainings) -> None:
-    names = ["el2n", "active_learning", "forgetting", "aum", "memorization", "influence_max", "random"]
+    names = ["el2n", "active_learning", "forgetting", "aum", "memorization", "influence_max", "prototypes"]
     options = {"recipe": QUICK, "members": 20, "threads": 1}
-    together = score_all(source, metrics=names, **options)
+    together = score_all(source, metrics=names, k=5, **options)
+    assert together["prototypes"].provenance["report"]["k"] == 5
     lengths = [call["epochs"] for call in trainings]
     assert lengths == [2, 2, 4, 4, None, None]  # probes for a short and a whole training, models on subsets; in tens
     assert list(together) == names
@@ -301,3 +302,17 @@ def test_missing_torch_is_named(source, monkeypatch) -> None:
     monkeypatch.setattr(torch_runtime, "find_spec", lambda name: None)
     with pytest.raises(PareError, match=r"needs torch: pip install 'paredown\[train\]'"):
         pdn.score(source, metric="el2n")
+
+
+def test_small_sets_get_more_epochs_for_as_many_steps() -> None:
+    recipe = find_recipe("mlp", batch_size=100, probe_epochs=5, probe_steps=40, epochs=20)
+    assert watching.epochs_of("el2n", recipe, 1000, None) == 5  # 50 steps
+    assert watching.epochs_of("el2n", recipe, 250, None) == 14  # 3 steps an epoch
+    assert watching.epochs_of("forgetting", recipe, 250, None) == 20
+    assert watching.epochs_of("el2n", recipe, 250, 2) == 2
+
+
+def test_k_beside_trained_metrics_is_that_of_the_prototypes(source) -> None:
+    found = score_all(source, metrics=["el2n", "prototypes"], k=3, members=2, epochs=1, sensitivity=False)
+    assert found["prototypes"].provenance["report"]["k"] == 3
+    assert "k" not in found["el2n"].provenance["options"]

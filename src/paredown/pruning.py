@@ -38,7 +38,7 @@ from paredown.progress import Track, silent
 from paredown.scale import ScoreTable, StreamedSelection, open_table, select_streamed
 from paredown.scoring import score
 from paredown.selection import PAPER_BALANCE, Selection, balance_of_counts, balance_score, select
-from paredown.sizes import format_size, parse_size
+from paredown.sizes import format_duration, format_size, parse_size
 from paredown.sources import ImageSource, Skipped, Source, VectorSource
 
 __all__ = [
@@ -236,7 +236,7 @@ class Estimate:
 
     def __str__(self) -> str:
         size = f"{self.examples:,} examples" + (f" x {self.dim} dimensions" if self.dim else "")
-        time_ = "" if self.seconds is None else f", about {_duration(self.seconds)}"
+        time_ = "" if self.seconds is None else f", about {format_duration(self.seconds)}"
         disk = f", {format_size(self.disk)} on disk until it is done" if self.disk else ""
         return f"{size}; about {format_size(self.memory)} of memory{disk}{time_}"
 
@@ -296,9 +296,3 @@ def _seconds(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

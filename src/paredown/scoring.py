@@ -125,7 +125,12 @@ def score_all(
         if not any(option in METRICS[metric].options for metric in metrics):
             raise PareError(f"none of the metrics {', '.join(metrics)} has an option {option!r}.")
     _check_seed(seed)
-    own = lambda metric: {name: value for name, value in options.items() if name in METRICS[metric].options}
+
+    def own(metric: str) -> dict[str, Any]:
+        """The options of one metric; `k` without pseudo-labels is that of the prototypes beside it."""
+        foreign = {"k"} if "training" in METRICS[metric].needs and not options.get("pseudo_labels") else set()
+        return {name: value for name, value in options.items() if name in METRICS[metric].options.keys() - foreign}
+
     plain = opened = _open(source, labels, ids, on_error)
     for metric in metrics:
         _check_labels(opened, metric, own(metric))

@@ -1,4 +1,4 @@
-"""Amounts of memory as people write them."""
+"""Amounts of memory and time as people write them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from paredown.errors import PareError
 
-__all__ = ["format_size", "parse_size"]
+__all__ = ["format_duration", "format_size", "parse_size"]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _POWERS = {"": 0, "b": 0, "k": 1, "kib": 1, "m": 2, "mib": 2, "g": 3, "gib": 3, "t": 4, "tib": 4}
@@ -33,3 +33,10 @@ def format_size(size: float) -> str:
             return f"{size:.0f} {unit}" if unit in ("B", "KiB") else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} {_UNITS[-1]}"
+
+
+def format_duration(seconds: float) -> str:
+    """A time in the unit that suits it: `12 s`, `5 min`, `1.5 h`."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

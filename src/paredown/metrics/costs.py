@@ -13,6 +13,7 @@ from paredown.errors import PareError
 from paredown.metrics.ddd import DEFAULT_KINDS, diverse_recipes
 from paredown.metrics.subsets import DEFAULT_MEMBERS, SUBSAMPLED
 from paredown.metrics.watching import WATCHED, epochs_of
+from paredown.sizes import format_duration
 from paredown.sources import Source, VectorSource
 from paredown.train import Examples, Recipe, find_recipe
 from paredown.train.ensembles import MEMBERS_AT_ONCE, train_ensemble, trains_stacked
@@ -53,7 +54,7 @@ class Cost:
     def __str__(self) -> str:
         lengths = sorted({training.epochs for training in self.trainings})
         epochs = " or ".join(map(str, lengths))
-        return f"{self.models} networks x {epochs} epochs, about {_duration(self.seconds)}"
+        return f"{self.models} networks x {epochs} epochs, about {format_duration(self.seconds)}"
 
 
 def plan_trainings(
@@ -70,8 +71,8 @@ def plan_trainings(
     recipe = find_recipe(recipe)
     plan: list[Training] = []
     watched = [metric for metric in metrics if metric in WATCHED]
-    for length in sorted({epochs_of(metric, recipe, epochs) for metric in watched}):
-        sharing = tuple(metric for metric in watched if epochs_of(metric, recipe, epochs) == length)
+    for length in sorted({epochs_of(metric, recipe, n, epochs) for metric in watched}):
+        sharing = tuple(metric for metric in watched if epochs_of(metric, recipe, n, epochs) == length)
         plan.append(Training(sharing, recipe, members or recipe.probe_members, length, n))
     whole = recipe.epochs if epochs is None else epochs
     if sharing := tuple(metric for metric in metrics if metric in SUBSAMPLED):
@@ -137,10 +138,3 @@ def _seconds_per_row(recipe: Recipe, models: int, dim: int, classes: int) -> flo
         train_ensemble(recipe, examples, seeds=range(together), epochs=epochs)
         times.append(time.perf_counter() - start)
     return max(times[2] - times[1], 0.1 * times[1]) / (5 * together * rows)
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(1, round(seconds))} seconds"

@@ -125,7 +125,7 @@ def influence(masks: Mask, correct: Mask, *, test_correct: Mask | None = None) -
     others = n - 1 if test_correct is None else tested.shape[1]
     alone = np.flatnonzero(pairs[0] == 0)
     if len(alone):
-        raise PareError(f"no models tell whether {name_rows(alone)} influences any example; train more models.")
+        raise PareError(f"no models tell the influence of {name_rows(alone)} on any other example; train more models.")
     with np.errstate(divide="ignore", invalid="ignore"):
         sums *= others / pairs
     tops[pairs == 0] = np.nan

@@ -24,6 +24,7 @@ from paredown.sources import Source
 from paredown.train import Recipe
 from paredown.train.ensembles import train_ensemble, trains_stacked
 from paredown.train.runtime import torch_threads
+from paredown.train.schedule import steps_per_epoch
 
 __all__ = ["EARLY", "WATCHED", "epochs_of", "watch_training"]
 
@@ -33,9 +34,17 @@ WINDOW = 10  # epochs that dyn_unc and tdds look at together, the recorder's def
 EARLY = ("el2n", "grand", ACTIVE)  # read off probes trained for `probe_epochs`; the others need a whole training
 
 
-def epochs_of(metric: str, recipe: Recipe, epochs: int | None) -> int:
-    """For how long the probes of a metric are trained, unless told."""
-    return epochs if epochs is not None else recipe.probe_epochs if metric in EARLY else recipe.epochs
+def epochs_of(metric: str, recipe: Recipe, n: int, epochs: int | None) -> int:
+    """For how long the probes of a metric are trained on `n` examples, unless told.
+
+    A probe that has taken few steps ranks classes rather than examples, so that small sets get more epochs than the
+    recipe's `probe_epochs`.
+    """
+    if epochs is not None:
+        return epochs
+    if metric not in EARLY:
+        return recipe.epochs
+    return max(recipe.probe_epochs, -(-recipe.probe_steps // steps_per_epoch(n, recipe.batch_size)))
 
 
 def watch_training(
@@ -71,7 +80,8 @@ def watch_training(
         recipe: how a probe is trained: a name in `paredown.train.RECIPES`, or a recipe.
         members: how many probes; the recipe's `probe_members` unless told. Their scores are averaged.
         epochs: for how long, for all metrics. Unless told, EL2N, GraNd and active learning train for the recipe's
-            `probe_epochs` as the paper does, and the others for its `epochs`, as forgetting needs a whole training.
+            `probe_epochs` as the paper does (and at least `probe_steps`), and the others for its `epochs`, as
+            forgetting needs a whole training.
         pseudo_labels: clusters of the embeddings, `k` of them, take the place of labels.
         uncertainty: of `active_learning`; one of `UNCERTAINTIES`.
         threads: of torch meanwhile.
@@ -94,7 +104,7 @@ def watch_training(
             f"metric 'grand' looks at the last layer's inputs, which only the recipes 'mlp' and 'linear' show; recipe "
             f"{probes.recipe.name!r} does not. Use 'el2n', which the same authors found to prune as well."
         )
-    lengths = {metric: epochs_of(metric, probes.recipe, epochs) for metric in metrics}
+    lengths = {metric: epochs_of(metric, probes.recipe, len(probes.examples), epochs) for metric in metrics}
     for metric in ("dyn_unc", "tdds"):
         if lengths.get(metric, WINDOW) < WINDOW:
             raise PareError(

@@ -73,7 +73,7 @@ class _Stacked(Ensemble):
     members: int
     classes: tuple[str, ...]
     layers: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]  # (members, in, out), (members, 1, out)
-    mean: NDArray[np.float32]  # (members or 1, 1, in)
+    mean: NDArray[np.float32]  # (members, 1, in)
     deviation: NDArray[np.float32]
 
     def blocks(self, examples: TrainingSet) -> Iterator[tuple[slice, NDArray[np.float32]]]:
@@ -191,8 +191,8 @@ class _Stack:
         self.recipe, self.examples, self.seeds, self.rows = recipe, examples, list(seeds), rows
         self.parameters = _first_parameters(recipe, examples, self.seeds)
         self.optimizer = make_optimizer(recipe, self.parameters)  # it treats every number by itself
-        self.labels = torch.from_numpy(examples.labels)
-        self.inputs = torch.from_numpy(examples.inputs).float()
+        self.labels = torch.tensor(examples.labels)
+        self.inputs = torch.from_numpy(np.require(examples.inputs, np.float32, "W"))  # torch warns of read-only arrays
         self.alike = all(np.array_equal(own, rows[0]) for own in rows)
         statistics = [input_statistics(examples, own) for own in (rows[:1] if self.alike else rows)]
         self.mean = torch.from_numpy(np.stack([one.mean[None] for one in statistics]))

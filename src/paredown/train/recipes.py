@@ -40,6 +40,7 @@ class Recipe:
     channels_last: bool = False
     pretrained: str | None = None  # where the first weights come from, for fine-tuning
     probe_epochs: int = 10
+    probe_steps: int = 0  # that a probe takes at least, however few examples there are
     probe_members: int = 10
 
     def but(self, **changes: Any) -> Recipe:
@@ -86,6 +87,7 @@ _MLP = Recipe(
     learning_rate=1e-3,
     schedule="cosine",
     probe_epochs=5,
+    probe_steps=400,
     probe_members=10,
 )
 _TINY_CNN = Recipe(
@@ -102,6 +104,7 @@ _TINY_CNN = Recipe(
     precision="bfloat16",
     channels_last=True,
     probe_epochs=3,
+    probe_steps=300,
     probe_members=5,
 )
 

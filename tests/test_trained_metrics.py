@@ -27,6 +27,7 @@ QUICK = find_recipe(
     batch_size=64,
     epochs=4,
     probe_epochs=2,
+    probe_steps=0,
     probe_members=3,
 )
 
@@ -238,13 +239,13 @@ def test_images_are_embedded_for_a_recipe_of_features(image_folder) -> None:
 
 
 def test_cost_counts_shared_trainings_once(source) -> None:
-    plan = plan_trainings(["el2n", "grand", "forgetting", "memorization", "influence_max", "ddd"], 1000)
+    plan = plan_trainings(["el2n", "grand", "forgetting", "memorization", "influence_max", "ddd"], 20_000)
     assert [(t.metrics, t.models, t.epochs, t.examples) for t in plan[:3]] == [
-        (("el2n", "grand"), 10, 5, 1000),
-        (("forgetting",), 10, 20, 1000),
-        (("memorization", "influence_max"), 120, 20, 700),
+        (("el2n", "grand"), 10, 5, 20_000),
+        (("forgetting",), 10, 20, 20_000),
+        (("memorization", "influence_max"), 120, 20, 14_000),
     ]
-    assert [(t.metrics, t.models, t.epochs, t.examples) for t in plan[3:]] == [(("ddd",), 5, 20, 800)] * 10
+    assert [(t.metrics, t.models, t.epochs, t.examples) for t in plan[3:]] == [(("ddd",), 5, 20, 16_000)] * 10
     cost = estimate_cost(["el2n", "memorization"], source, recipe=QUICK, members=20, threads=1)
     assert (cost.models, cost.model_epochs) == (40, 20 * 2 + 20 * 4)
     assert 0 < cost.seconds < 60

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", "docs/getting-started.md", "docs/scaling.md"]
+PAGES = ["README.md", "docs/getting-started.md", "docs/scaling.md", "docs/training.md"]
 # Commands that need nothing a page has not made before; installing and the slow theory verbs are tested elsewhere.
 LEFT_OUT = ("pip ", "make ", "paredown simulate", "paredown reproduce", "paredown theory")
 

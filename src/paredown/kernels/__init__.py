@@ -88,6 +88,8 @@ def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") 
                 seconds = _seconds(search, rows)
                 if seconds < limit:
                     best, limit = search, seconds
+                elif best is not None:
+                    break  # those of a kind come from the quickest to the surest
     if best is None and kernel != "auto":
         raise PareError(f"kernel {kernel!r} does not agree with float32 on these data; use kernel 'float32'.")
     return best or exact

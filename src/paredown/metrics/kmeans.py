@@ -41,8 +41,7 @@ METHODS = {
 }
 
 _LEADING_SHARE, _LEADING_LEAST = 32, 64  # leading dimensions: a 32nd of all, but at least 64
-_FINE_PASSES = 3  # with all dimensions, after the leading ones; rows held in memory
-_STREAMED_PASSES = 2  # the same, where every pass reads the source
+_FINE_PASSES = 2  # with all dimensions, after the leading ones
 _BASIS_ROWS = 4_096
 _MARGIN_ROWS, _MINIBATCH_MARGIN_ROWS = 1_024, 256  # on which the margin of a screened search is measured
 _MINIBATCH_SAMPLE = 32  # rows per centroid that mini-batches begin with
@@ -191,9 +190,7 @@ class KMeans:
         held = isinstance(rows, HeldRows)
         if self.method == "full" or (self.start is not None and held):
             return self.iterations
-        if not held:
-            return _STREAMED_PASSES
-        return 0 if basis is None and self.method == "sample" else _FINE_PASSES
+        return 0 if held and basis is None and self.method == "sample" else _FINE_PASSES
 
     def _check(self, n: int, dim: int) -> None:
         k = self.k

@@ -16,6 +16,7 @@ __all__ = ["TOLERANCE", "Grouping", "Rows", "group", "group_in_two_levels", "sha
 TOLERANCE = 1e-5  # stop when the mean fit gains less than this
 _SEEDING_PER_CENTROID = 32  # rows that k-means++ looks at, per centroid: its cost is quadratic in k
 _EARLY_SHARE = 4  # of many rows a quarter is grouped first
+_PRODUCT_BYTES = 2**21  # of products held at once: stays inside the cache
 _NOTHING = 1e-6  # a sum of unit rows shorter than this has no direction
 
 Rows = NDArray[np.float32]
@@ -123,13 +124,16 @@ def _plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> NDArray[np.int64
 def _nearest_plain(rows: Rows, centroids: Rows) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The nearest centroid by distance, and x.c - |c|^2 / 2 for it."""
     index, value = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
-    half = np.vecdot(centroids, centroids) / 2
-    for first in range(0, len(rows), 4096):
-        near = rows[first : first + 4096] @ centroids.T
+    half, turned = np.vecdot(centroids, centroids) / 2, np.ascontiguousarray(centroids.T)
+    step = max(1, _PRODUCT_BYTES // (4 * len(centroids)))
+    products = np.empty((step, len(centroids)), np.float32)  # used again: new memory would cost more than the product
+    for first in range(0, len(rows), step):
+        some = rows[first : first + step]
+        near = np.matmul(some, turned, out=products[: len(some)])
         near -= half
         part = near.argmax(axis=1)
-        index[first : first + 4096] = part
-        value[first : first + 4096] = near[np.arange(len(part)), part]
+        index[first : first + step] = part
+        value[first : first + step] = near[np.arange(len(part)), part]
     return index, value
 
 

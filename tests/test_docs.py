@@ -14,6 +14,7 @@ PAGES = [
     "docs/getting-started.md",
     "docs/scaling.md",
     "docs/metrics.md",
+    "docs/training.md",
     # Lightning and transformers warn about their own dependencies.
     pytest.param("docs/recording.md", marks=pytest.mark.filterwarnings("ignore")),
 ]

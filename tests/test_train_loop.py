@@ -410,6 +410,10 @@ def test_labels_out_of_range_and_other_test_classes(examples) -> None:
     bad = Examples(examples.inputs, examples.labels + 1, examples.classes, examples.ids)
     with pytest.raises(PareError, match=r"labels must be in 0 \.\.\. 9 for 10 classes, got 10 at"):
         train(LINEAR, bad)
+    with pytest.raises(PareError, match="class codes, whole numbers; got float64"):
+        train(LINEAR, Examples(examples.inputs, examples.labels / 2, examples.classes, examples.ids))
+    short = Examples(examples.inputs, examples.labels.astype(np.int16), examples.classes, examples.ids)
+    assert_same_weights(train(LINEAR, short, epochs=1), train(LINEAR, examples, epochs=1))
     other = Examples(examples.inputs, examples.labels, tuple("abcdefghij"), examples.ids)
     with pytest.raises(PareError, match="the test set has other classes"):
         train(LINEAR, examples, test=other)

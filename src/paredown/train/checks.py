@@ -30,6 +30,8 @@ def checked_rows(examples: TrainingSet, rows: ArrayLike | None) -> NDArray[np.in
 
 def check_labels(examples: TrainingSet, rows: NDArray[np.int64], test: TrainingSet | None) -> None:
     """Raise unless every label is a class, and the test set has the same classes."""
+    if examples.labels.dtype.kind not in "iu":
+        raise PareError(f"labels of examples are class codes, whole numbers; got {examples.labels.dtype}.")
     labels = examples.labels[rows]
     bad = rows[(labels < 0) | (labels >= len(examples.classes))]
     if len(bad):

@@ -140,7 +140,7 @@ def train(
     done = sum(epoch.steps for epoch in history)
     ticks = iter(track(range(done, steps), f"training {recipe.name}", total=steps - done))
     for epoch in range(len(history), math.ceil(steps / per_epoch)):
-        with _own_randomness(seed, epoch) as generator:
+        with _own_randomness(seed, epoch, on) as generator:
             network.train()
             order = rows[torch.randperm(len(rows), generator=generator).numpy()]
             # Of equal size but for one example, so that no batch is too small for its statistics.
@@ -155,7 +155,7 @@ def train(
                 rate = learning_rate(recipe, step, steps)
                 for group in optimizer.param_groups:
                     group["lr"] = rate
-                codes = examples.labels[batch]
+                codes = examples.labels[batch].astype(np.int64, copy=False)
                 labels = torch.from_numpy(codes).to(on)
                 views = _augmented(torch.from_numpy(inputs).to(on), recipe, generator)
                 logits = _forward(network, recipe, views)
@@ -251,12 +251,13 @@ def epoch_seed(seed: int, epoch: int) -> int:
 
 
 @contextmanager
-def _own_randomness(seed: int, epoch: int) -> Iterator[torch.Generator]:
+def _own_randomness(seed: int, epoch: int, device: torch.device) -> Iterator[torch.Generator]:
     """A generator for one epoch; what draws from torch's global one (dropout) finds it seeded, and then as it was."""
     import torch
 
     number = epoch_seed(seed, epoch)
-    with torch.random.fork_rng(), torch.backends.cudnn.flags(deterministic=True, benchmark=False):
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices), torch.backends.cudnn.flags(deterministic=True, benchmark=False):
         torch.manual_seed(number)
         yield torch.Generator().manual_seed(number)
 

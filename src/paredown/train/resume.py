@@ -29,7 +29,7 @@ class TrainingCheckpoint:
         if recorder is not None and not resumable:
             raise PareError(
                 "a recorder that goes with a checkpoint needs save(path) and resume(path), or what it saw before a "
-                f"kill would be lost; {type(recorder).__name__} lacks them. Train without checkpoint, or without recorder."
+                f"kill would be lost; {type(recorder).__name__} lacks them. Train without checkpoint or recorder."
             )
         Checkpoint(self._folder, settings)
 

@@ -17,6 +17,7 @@ PAGES = [
     "docs/evaluation.md",
     "docs/laws.md",
     "docs/metrics.md",
+    "docs/training.md",
     # Lightning and transformers warn about their own dependencies.
     pytest.param("docs/recording.md", marks=pytest.mark.filterwarnings("ignore")),
 ]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import paredown as pdn
-from paredown import scoring
+from paredown import fitting, scoring
 from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError
 from paredown.sources import base
@@ -22,7 +22,7 @@ from paredown.sources import base
 def small_parts(monkeypatch):
     """Parts of two batches of 32 rows, so that the digits make many."""
     monkeypatch.setattr(base, "BLOCK_BYTES", 32 * 64 * 4)
-    monkeypatch.setattr(scoring, "_PART_BATCHES", 2)
+    monkeypatch.setattr(fitting, "_PART_BATCHES", 2)
 
 
 @pytest.mark.parametrize("metric", ["prototypes", "supervised_prototypes", "random"])
@@ -96,10 +96,10 @@ def test_checkpoint_keeps_arrays_exactly(tmp_path) -> None:
 
 CHILD = """
 import sys, time
-from paredown import scoring
+from paredown import fitting
 from paredown.sources import base
 from paredown.metrics.prototypes import Prototypes
-base.BLOCK_BYTES, scoring._PART_BATCHES = 32 * 64 * 4, 2
+base.BLOCK_BYTES, fitting._PART_BATCHES = 32 * 64 * 4, 2
 real = Prototypes.score
 Prototypes.score = lambda self, batch: (time.sleep(0.02), real(self, batch))[1]  # long enough to be killed in
 sys.argv = ["paredown", "score", "emb.npy", "-o", "scores.parquet", "--json"]

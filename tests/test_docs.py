@@ -13,7 +13,6 @@ PAGES = [
     "README.md",
     "docs/getting-started.md",
     "docs/scaling.md",
-    "docs/training.md",
     "docs/evaluation.md",
     "docs/laws.md",
     "docs/metrics.md",

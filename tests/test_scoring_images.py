@@ -67,7 +67,7 @@ def test_shards_of_the_real_size_give_the_bytes_of_memory(tmp_path, digits) -> N
 
 
 def test_few_images_leave_no_folder(tmp_path, image_folder, monkeypatch) -> None:
-    monkeypatch.setattr(scoring, "_score_one", lambda *arguments: exec("raise KeyboardInterrupt"))
+    monkeypatch.setattr(scoring.Job, "run", lambda *arguments: exec("raise KeyboardInterrupt"))
     with pytest.raises(KeyboardInterrupt):
         pdn.score(image_folder, encoder="pixels", checkpoint=tmp_path / "parts")
     assert not (tmp_path / "parts").exists()

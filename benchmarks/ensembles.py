@@ -57,8 +57,8 @@ def main() -> None:
     with torch_threads(1):
         for name, dim in CASES:
             recipe, examples = find_recipe(name), draw_examples(dim)
-            in_turn(recipe, examples, 1)  # both ways once, to warm up
-            together(recipe, examples, 2)
+            for warm_up in (in_turn, together):
+                warm_up(recipe, examples, 2)
             for members in MEMBERS:
                 ratios, differences = [], []
                 for _ in range(repeats):

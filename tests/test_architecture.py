@@ -25,7 +25,7 @@ LAYERS = [
     {"metrics"},
     {"embedding", "importing", "scoring", "selection"},
     {"scale"},
-    {"pruning", "exporting"},
+    {"pruning", "exporting", "sweeps"},
     {"plots"},
     {"demo", "reproduce"},
     {"cli"},

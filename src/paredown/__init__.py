@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from paredown.selection import balance_score as balance_score
     from paredown.selection import select as select
     from paredown.sources import open_source as open_source
+    from paredown.sweeps import sweep as sweep
 
 __version__ = "0.1.0"
 
@@ -53,6 +54,7 @@ _HOMES = {
     "read_scores": "io",
     "score": "scoring",
     "select": "selection",
+    "sweep": "sweeps",
     "write_scores": "io",
     "perceptron": "perceptron",
     "reproduce": "reproduce",

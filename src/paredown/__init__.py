@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from paredown.io import write_scores as write_scores
     from paredown.metrics import METRICS as METRICS
     from paredown.pruning import prune as prune
+    from paredown.recorder import RECORDED as RECORDED
+    from paredown.recorder import Recorder as Recorder
     from paredown.scale import StreamedSelection as StreamedSelection
     from paredown.scoring import score as score
     from paredown.selection import STRATEGIES as STRATEGIES
@@ -41,6 +43,8 @@ _HOMES = {
     "STRATEGIES": "selection",
     "Labels": "data",
     "PareError": "errors",
+    "RECORDED": "recorder",
+    "Recorder": "recorder",
     "Scores": "data",
     "Selection": "selection",
     "StreamedSelection": "scale",

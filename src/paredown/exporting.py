@@ -19,7 +19,7 @@ from paredown.data import Labels
 from paredown.errors import PareError, unknown_name
 from paredown.io import new_output, read_manifest
 from paredown.progress import Track, silent
-from paredown.sources import Source, VectorSource, open_source
+from paredown.sources import Source, VectorSource, named_dataset, open_source
 
 __all__ = ["EXPORTS", "export"]
 
@@ -88,7 +88,8 @@ def _open_again(
     """The source that was scored and the rows of the kept ids in it; for embedded images, the images themselves."""
     recorded = recorded.get("images", recorded)
     location = recorded.get("location") if given is None else given
-    if location is None or (isinstance(location, str | Path) and not os.path.exists(location)):
+    named = isinstance(location, str | Path) and named_dataset(location) is not None  # whose folder is looked for
+    if location is None or (isinstance(location, str | Path) and not named and not os.path.exists(location)):
         raise PareError(f"the data are no longer at {location}; say where they are with --source.")
     source = open_source(location, ids=ids, on_error="skip", **recorded.get("opened_with", {}))
     rows = (

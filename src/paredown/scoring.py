@@ -22,8 +22,9 @@ from paredown.errors import PareError, unknown_name
 from paredown.metrics import METRICS, Model
 from paredown.progress import Track, silent
 from paredown.sources import ImageSource, OnError, Source, VectorSource, open_source
+from paredown.train.recipes import Recipe
 
-__all__ = ["score"]
+__all__ = ["score", "score_all"]
 
 _PART_BATCHES = 32  # batches of 16 MiB between two checkpoints
 
@@ -68,73 +69,126 @@ def score(
         members = [source]
     scored = []
     for member in members:
-        opened = open_source(member, labels=labels, ids=ids, on_error=on_error)  # type: ignore[arg-type]
-        if isinstance(member, Source) and labels is not None:
-            opened = copy(opened)  # the caller's source keeps its own labels
-            opened.labels = Labels.of(labels, length=len(opened))
+        opened = _relabelled(open_source(member, labels=labels, ids=ids, on_error=on_error), member, labels)  # type: ignore[arg-type]
         parts = None if checkpoint is None else Path(checkpoint) / str(len(scored))
-        scored.append(_score_one(opened, metric, seed, encoder, on_error, track, parts, options))
+        scored += _score_together(opened, [metric], seed, encoder, on_error, track, parts, options)
     if checkpoint is not None:
         rmtree(checkpoint, ignore_errors=True)
     return scored[0] if len(scored) == 1 else _ensemble(scored)
 
 
-def _score_one(
+def score_all(
+    source: str | Path | ArrayLike | Source,
+    *,
+    metrics: Sequence[str],
+    labels: ArrayLike | Labels | None = None,
+    ids: ArrayLike | None = None,
+    seed: int = 0,
+    encoder: str | Encoder | Callable[..., Any] = "auto",
+    on_error: OnError = "raise",
+    track: Track = silent,
+    checkpoint: str | Path | None = None,
+    **options: Any,
+) -> dict[str, Scores]:
+    """Several metrics of the same examples by name; those that are read off the same training share it.
+
+    The arguments are those of `score`; every metric takes those of the options that it has.
+    """
+    for metric in metrics:
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS)
+    for option in options:
+        if not any(option in METRICS[metric].options for metric in metrics):
+            raise PareError(f"none of the metrics {', '.join(metrics)} has an option {option!r}.")
+    opened = _relabelled(open_source(source, labels=labels, ids=ids, on_error=on_error), source, labels)  # type: ignore[arg-type]
+    if isinstance(opened, ImageSource) and all("embeddings" in METRICS[name].needs_with(options) for name in metrics):
+        opened = encode(opened, encoder=encoder, seed=seed, on_error=on_error, track=track)
+    groups: dict[Any, list[str]] = {}
+    for metric in dict.fromkeys(metrics):
+        groups.setdefault(METRICS[metric].together or metric, []).append(metric)
+    found: dict[str, Scores] = {}
+    for names in groups.values():
+        parts = None if checkpoint is None else Path(checkpoint) / "-".join(names)
+        own = {name: value for name, value in options.items() if name in METRICS[names[0]].options}
+        scored = _score_together(opened, names, seed, encoder, on_error, track, parts, own)
+        found |= dict(zip(names, scored, strict=True))
+    if checkpoint is not None:
+        rmtree(checkpoint, ignore_errors=True)
+    return {metric: found[metric] for metric in metrics}
+
+
+def _relabelled(opened: Source, given: Any, labels: ArrayLike | Labels | None) -> Source:
+    """A source with other labels; the caller's own source keeps its own."""
+    if not isinstance(given, Source) or labels is None:
+        return opened
+    opened = copy(opened)
+    opened.labels = Labels.of(labels, length=len(opened))
+    return opened
+
+
+def _score_together(
     source: Source,
-    metric: str,
+    metrics: list[str],
     seed: int,
     encoder: Any,
     on_error: OnError,
     track: Track,
     parts: Path | None,
     options: dict[str, Any],
-) -> Scores:
-    needs = METRICS[metric].needs
+) -> list[Scores]:
+    """One metric, or several that are fitted together."""
+    needs = METRICS[metrics[0]].needs_with(options)
     if "labels" in needs and source.labels is None:
+        instead = ", or let clusters take their place with pseudo_labels" if "training" in needs else ""
         raise PareError(
-            f"metric {metric!r} needs labels, and {source.location} has none; give them, or use metric 'prototypes'."
+            f"metric {metrics[0]!r} needs labels, and {source.location} has none; give them{instead}, "
+            f"or use metric 'prototypes'."
         )
     if "embeddings" in needs and isinstance(source, ImageSource):
         source = encode(source, encoder=encoder, seed=seed, on_error=on_error, track=track)
     settings = {
         "paredown": __version__,
-        "metric": metric,
-        "options": options,
+        "metric": ", ".join(metrics),
+        "options": {name: _plain(value) for name, value in options.items()},
         "seed": seed,
         "source": source.provenance(),
     }
-    long = isinstance(source, VectorSource) and source.n_blocks > _PART_BATCHES
+    long = "training" in needs or (isinstance(source, VectorSource) and source.n_blocks > _PART_BATCHES)
     checkpoint = Checkpoint(parts, settings) if long and parts is not None else None
-    model = _fit(source, metric, seed, track, options, checkpoint)
-    scored = _score_parts(model, source, needs, track, checkpoint)
-    return Scores(
-        values=np.concatenate([part.values for part in scored]),
-        ids=source.ids,
-        metric=metric,
-        labels=source.labels,
-        clusters=_clusters(scored),
-        provenance={
+    models = _fit(source, metrics, seed, track, options, checkpoint)
+    scores = []
+    for metric, model in models.items():
+        scored = _score_parts(model, source, needs, track, checkpoint if len(models) == 1 else None)
+        record = {
             **settings,
+            "metric": metric,
             "report": model.report(),
-            "warnings": list(source.warnings),
+            "warnings": [*source.warnings, *model.report().get("warnings", ())],
             "skipped": [list(item) for item in source.skipped],
-        },
-    )
+        }
+        values = np.concatenate([part.values for part in scored])
+        scores.append(Scores(values, source.ids, metric, source.labels, _clusters(scored), record))
+    return scores
 
 
 def _fit(
-    source: Source, metric: str, seed: int, track: Track, options: dict[str, Any], checkpoint: Checkpoint | None
-) -> Model:
-    """Fit the metric, or load the fit of an earlier run; metrics that cannot be loaded are fitted again."""
-    entry = METRICS[metric]
+    source: Source, metrics: list[str], seed: int, track: Track, options: dict[str, Any], checkpoint: Checkpoint | None
+) -> dict[str, Model]:
+    """Fit the metrics, or load the fit of an earlier run; metrics that cannot be loaded are fitted again."""
+    name, entry = metrics[0], METRICS[metrics[0]]
+    if "training" in entry.needs:  # keeps finished networks by itself
+        options = options | {"checkpoint": checkpoint}
+    if len(metrics) > 1:
+        assert entry.together is not None
+        return entry.together(source, metrics=metrics, seed=seed, track=track, **options)
     if checkpoint is None or entry.load is None:
-        return entry.fit(source, seed=seed, track=track, **options)
+        return {name: entry.fit(source, seed=seed, track=track, **options)}
     saved = checkpoint.load("model")
     if saved is not None:
-        return entry.load(saved, json.loads(str(saved["report"])))
+        return {name: entry.load(saved, json.loads(str(saved["report"])))}
     model: Any = entry.fit(source, seed=seed, track=track, **options)
     checkpoint.save("model", {**model.arrays(), "report": np.array(json.dumps(model.report()))})
-    return model
+    return {name: model}
 
 
 def _score_parts(
@@ -163,11 +217,20 @@ def _score_parts(
 
 
 def _batches(source: Source, needs: tuple[str, ...]) -> tuple[Iterator[Batch], int]:
-    """Batches of embeddings, or one batch of ids alone for a metric that does not look at the data."""
-    if "embeddings" in needs and isinstance(source, VectorSource):
+    """Batches of embeddings, or one batch of ids alone for a metric that does not look at the data any more."""
+    if "embeddings" in needs and "training" not in needs and isinstance(source, VectorSource):
         return source.batches(), source.n_blocks
     nothing = np.empty((len(source), 0), np.float32)
     return iter([Batch(source.ids, nothing, None if source.labels is None else source.labels.codes)]), 1
+
+
+def _plain(option: Any) -> Any:
+    """An option as a record can hold it."""
+    if isinstance(option, Source):
+        return option.provenance()
+    if isinstance(option, Recipe):
+        return option.settings()
+    return str(option) if isinstance(option, Path) else option
 
 
 def _clusters(scored: list[Scored]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,7 @@ from paredown.errors import PareError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["NETWORKS", "Network", "load_network"]
+__all__ = ["NETWORKS", "Network", "downloads", "libraries", "load_network", "read_checkpoint"]
 
 _BICUBIC = Preprocess(interpolation="bicubic")
 _SWAV_WEIGHTS = "swav_800ep_pretrain.pth.tar"
@@ -38,21 +38,22 @@ def load_network(name: str, *, weights: Path | None = None) -> Network:
         raise PareError(f"weights from a file go with timm:NAME and torchvision:NAME, not with encoder {name!r}.")
     if weights is not None and not weights.is_file():
         raise PareError(f"weights {weights}: there is no such file.")
-    with _libraries(name), quiet():
+    with libraries(f"encoder {name!r}"), quiet():
         return NETWORKS[family](rest, weights)
 
 
 @contextmanager
-def _libraries(name: str) -> Iterator[None]:
+def libraries(what: str) -> Iterator[None]:
+    """Turn a library that is not installed into a message that says how to."""
     try:
         yield
     except ImportError as error:
         missing = getattr(error, "name", None) or error
-        raise PareError(f"encoder {name!r} needs {missing}: pip install 'paredown[encoders]'.") from error
+        raise PareError(f"{what} needs {missing}: pip install 'paredown[encoders]'.") from error
 
 
 @contextmanager
-def _downloads(name: str, offline: str) -> Iterator[None]:
+def downloads(what: str, offline: str) -> Iterator[None]:
     """Turn whatever a library raises when it cannot fetch weights into one message with a way out."""
     try:
         yield
@@ -61,9 +62,14 @@ def _downloads(name: str, offline: str) -> Iterator[None]:
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
         raise PareError(
-            f"encoder {name!r}: its pretrained weights could not be loaded ({reason}). Offline: {offline}; or use an "
-            "encoder that is here (efficientnet_lite0, pixels, onnx:FILE, resnet50:CHECKPOINT)."
+            f"{what}: its pretrained weights could not be loaded ({reason}). Offline: {offline}."
         ) from error
+
+
+def _downloads(name: str, offline: str) -> AbstractContextManager[None]:
+    """The same for an encoder, in whose place another will do."""
+    others = "or use an encoder that is here (efficientnet_lite0, pixels, onnx:FILE, resnet50:CHECKPOINT)"
+    return downloads(f"encoder {name!r}", f"{offline}; {others}")
 
 
 def _unknown_model(kind: str, name: str, known: Sequence[str]) -> PareError:

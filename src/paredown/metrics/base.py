@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from paredown.data import Batch, Scored
 from paredown.errors import PareError
+from paredown.train.recipes import find_recipe
 
-__all__ = ["Metric", "Model"]
+__all__ = ["Metric", "Model", "one_of"]
+
+
+_NOT_OPTIONS = ("source", "metrics", "seed", "track", "checkpoint")  # arguments of a fit that are not the metric's own
 
 
 class Model(Protocol):
@@ -33,7 +37,8 @@ class Metric:
 
     `fit(source, *, seed, track, **options) -> Model` learns what the scores need from the whole source. A metric whose
     fit is worth keeping also has `load(arrays, report) -> Model`, which makes the same model again from the `arrays()`
-    and the `report()` of a fitted one.
+    and the `report()` of a fitted one. Metrics that are read off the same training have the same `together(source, *,
+    metrics, seed, track, **options) -> {name: Model}`, which trains once for all that are asked for.
     """
 
     fit: Callable[..., Model]
@@ -42,12 +47,13 @@ class Metric:
     cost: str
     reference: str
     load: Callable[[dict[str, NDArray[Any]], dict[str, Any]], Model] | None = None
+    together: Callable[..., dict[str, Any]] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
         """The metric's own options with their defaults."""
         parameters = inspect.signature(self.fit).parameters
-        return {name: p.default for name, p in parameters.items() if name not in ("source", "seed", "track")}
+        return {name: p.default for name, p in parameters.items() if name not in _NOT_OPTIONS}
 
     def check_options(self, name: str, given: dict[str, Any]) -> None:
         """Raise on an option the metric does not have."""
@@ -55,3 +61,24 @@ class Metric:
             if option not in self.options:
                 known = ", ".join(self.options) or "none"
                 raise PareError(f"metric {name!r} has no option {option!r}; its options: {known}.")
+
+    def needs_with(self, options: dict[str, Any]) -> tuple[str, ...]:
+        """What the metric needs under some of its options: clusters may replace labels, and images embeddings."""
+        needs = self.needs
+        if options.get("pseudo_labels"):
+            needs = tuple(need for need in needs if need != "labels")
+        if "recipe" in self.options and find_recipe(options.get("recipe", self.options["recipe"])).inputs == "images":
+            needs = tuple("images" if need == "embeddings" else need for need in needs)
+        return needs
+
+
+def one_of(together: Callable[..., dict[str, Any]], metric: str) -> Callable[..., Any]:
+    """The `fit` of one of the metrics that are fitted together, with the same options."""
+
+    def fit(source: Any, **options: Any) -> Any:
+        return together(source, metrics=[metric], **options)[metric]
+
+    signature = inspect.signature(together)
+    kept = [parameter for name, parameter in signature.parameters.items() if name != "metrics"]
+    fit.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    return fit

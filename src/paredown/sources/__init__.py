@@ -12,8 +12,21 @@ from paredown.data import Labels
 from paredown.errors import PareError, unknown_name
 from paredown.sources.arrays import RECORD, ArraySource, load_column
 from paredown.sources.base import ImageSource, OnError, Options, Skipped, Source, VectorSource
+from paredown.sources.standard import DATASETS, ArrayImages, named_dataset, open_dataset
 
-__all__ = ["ArraySource", "ImageSource", "OnError", "Skipped", "Source", "VectorSource", "load_column", "open_source"]
+__all__ = [
+    "DATASETS",
+    "ArrayImages",
+    "ArraySource",
+    "ImageSource",
+    "OnError",
+    "Skipped",
+    "Source",
+    "VectorSource",
+    "load_column",
+    "named_dataset",
+    "open_source",
+]
 
 
 def open_source(
@@ -29,11 +42,12 @@ def open_source(
 
     Args:
         data: a (rows, dimensions) array; a `.npy`, `.npz`, `.parquet`, `.csv` or `.tar` file; or a folder of `.npy`
-            shards, Parquet files, tars, images, or one written by Hugging Face's `save_to_disk`.
+            shards, Parquet files, tars, images, or one written by Hugging Face's `save_to_disk`. `NAME:FOLDER` is a
+            standard data set, such as `cifar10:FOLDER` or `fashion_mnist:FOLDER`; see `paredown.sources.DATASETS`.
         ids, labels: one per example, in place of those the source has.
         columns: which column of a table holds the `id`, `label`, `embedding`, `path` or `image`, where their names
             leave it open, e.g. `{"label": "species"}`.
-        split: which split of a Hugging Face dataset; `train` if it has several.
+        split: which split of a Hugging Face dataset or of a standard data set; `train` if it has several.
         on_error: `raise` at the first unreadable file, or `skip` and list it in `source.skipped`.
     """
     if on_error not in ("raise", "skip"):
@@ -43,15 +57,19 @@ def open_source(
     if not isinstance(data, str | Path):
         return ArraySource(data, ids=ids, labels=labels)
     path = Path(data)
-    if not path.exists():
+    named = None if path.exists() else named_dataset(data)
+    if named is None and not path.exists():
         raise PareError(f"{path}: there is no such file or folder.")
     columns = dict(columns or {})
     for role in columns:
         if role not in COLUMN_ROLES:
             raise unknown_name("column role", role, COLUMN_ROLES)
     options = Options(ids=ids, labels=labels, columns=columns, split=split, on_error=on_error)
-    module, opener = _folder_opener(path) if path.is_dir() else _file_opener(path)
-    source = getattr(import_module(f"paredown.sources.{module}"), opener)(path, options)
+    if named is not None:
+        source: Source = open_dataset(*named, options)
+    else:
+        module, opener = _folder_opener(path) if path.is_dir() else _file_opener(path)
+        source = getattr(import_module(f"paredown.sources.{module}"), opener)(path, options)
     source.opened_with = {"columns": columns, "split": split}
     if on_error == "skip" and isinstance(source, VectorSource):
         return source.without_unusable()

@@ -202,6 +202,10 @@ class ImageSource(Source):
         Decoding is left to the caller, who may do it in several threads, or not at all.
         """
 
+    def file(self, row: int) -> tuple[Path | bytes, str]:
+        """One undecoded image and its id, for those who need them in any order."""
+        return next(iter(self.files(row)))
+
     def images(self) -> Iterator[Image.Image | Skipped]:
         """The images in order; one that cannot be read is a `Skipped` in its place."""
         from paredown.sources.images import decode_image

@@ -32,6 +32,9 @@ class ImageFiles(ImageSource):
         for path, name in zip(self.paths[first:], self.ids[first:], strict=True):
             yield path, str(name)
 
+    def file(self, row: int) -> tuple[Path | bytes, str]:
+        return self.paths[row], str(self.ids[row])
+
     def fingerprint(self) -> str:
         return files_fingerprint(path for path in self.paths if path.exists())
 

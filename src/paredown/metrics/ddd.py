@@ -1,0 +1,140 @@
+"""How many of a diverse ensemble misclassify an example they did not train on (Meding et al. 2022; section 2.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.checkpoint import Checkpoint
+from paredown.errors import PareError
+from paredown.metrics.disagreement import misclassified
+from paredown.metrics.lookup import LookedUp
+from paredown.metrics.probes import Probes, load_probes, member_seeds, remembered
+from paredown.metrics.subsampling import Estimate, reliability_facts
+from paredown.progress import Track, silent
+from paredown.sources import Source
+from paredown.train import Recipe
+from paredown.train.ensembles import train_ensemble
+from paredown.train.runtime import torch_threads
+
+__all__ = ["DEFAULT_KINDS", "diverse_recipes", "fit_ddd", "stratified_folds"]
+
+DEFAULT_KINDS = 10  # as in the paper
+
+_HIDDEN = ((128, 128), (), (32,), (256,), (64, 64), (128,), (32, 32), (64, 64, 64), (512,), (16,))
+_WIDTHS = (16, 8, 24, 12, 32, 20, 10, 28, 14, 40)
+
+
+def fit_ddd(
+    source: Source,
+    *,
+    seed: int,
+    recipe: str | Recipe = "mlp",
+    members: int = DEFAULT_KINDS,
+    folds: int = 5,
+    epochs: int | None = None,
+    pseudo_labels: bool = False,
+    k: int | None = None,
+    threads: int | None = None,
+    checkpoint: Checkpoint | None = None,
+    track: Track = silent,
+) -> LookedUp:
+    """Count the members of a diverse ensemble that misclassify each example.
+
+    score(i) = number of members wrong about i + (1 + mean over members of (best other probability - true one)) / 2
+
+    so that the whole part is the count of the paper, and examples with equal counts are ordered by how wrong the
+    members are on average. Meding et al. take networks of different makers and judge ImageNet's validation images;
+    here the members are networks of different depth and width (`diverse_recipes`), and `folds` copies of each, trained
+    on all but one fold of the examples, judge the fold they did not see.
+
+    The cost is that of members x folds trainings on (folds - 1) / folds of the examples.
+    """
+    if members < 1 or folds < 2 or (epochs is not None and epochs < 1):
+        raise PareError(
+            f"metric 'ddd' needs at least 1 member, 2 folds and 1 epoch, got {members}, {folds} and {epochs}."
+        )
+    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, track=track)
+    fold = stratified_folds(probes.examples.labels, folds)
+    kinds = diverse_recipes(probes.recipe, members)
+    wrong, excess = np.empty((members, len(fold)), bool), np.empty((members, len(fold)))
+    with torch_threads(threads):
+        for member, kind in enumerate(kinds):
+            name = f"ddd-{member:04d}"
+            done = remembered(checkpoint, name)
+            if done is None:
+                done = _judge(probes, kind, member, fold, epochs, track)
+                if checkpoint is not None:
+                    checkpoint.save(name, done)
+            wrong[member], excess[member] = done["wrong"], done["excess"]
+    halves = [_count(wrong[half::2], excess[half::2]) for half in range(2)] if members > 1 else None
+    estimate = _count(wrong, excess)
+    facts: dict[str, Any] = {
+        "members": [_describe(kind) for kind in kinds],
+        "folds": folds,
+        "epochs": probes.recipe.epochs if epochs is None else epochs,
+        "accuracy": [float(1 - row.mean()) for row in wrong],
+    }
+    if halves is not None:
+        facts |= reliability_facts("ddd", Estimate(estimate, (halves[0], halves[1])), members)
+    return probes.scores("ddd", estimate, **facts)
+
+
+def diverse_recipes(recipe: Recipe, members: int) -> list[Recipe]:
+    """Recipes that differ in the network: depth and width, the given one first; in the seed alone once these run out.
+
+    Networks other than perceptrons and small convolutional ones are known only as they are: their members differ by
+    seed.
+    """
+    if recipe.network in ("mlp", "linear"):
+        own = tuple(recipe.network_options.get("hidden", ()))
+        shapes = [own, *(hidden for hidden in _HIDDEN if hidden != own)]
+        kinds = [
+            recipe.but(network="mlp", network_options={"hidden": hidden})
+            if hidden
+            else recipe.but(network="linear", network_options={})
+            for hidden in shapes
+        ]
+    elif recipe.network == "tiny_cnn":
+        own = recipe.network_options.get("width", _WIDTHS[0])
+        widths = [own, *(width for width in _WIDTHS if width != own)]
+        kinds = [recipe.but(network_options={"width": width}) for width in widths]
+    else:
+        kinds = [recipe]
+    return [kinds[member % len(kinds)] for member in range(members)]
+
+
+def stratified_folds(labels: NDArray[np.int64], folds: int) -> NDArray[np.int64]:
+    """A fold for every example: each class is dealt out to the folds in turn, in the order of the examples."""
+    if len(labels) < folds:
+        raise PareError(f"{folds} folds need at least as many examples, and there are {len(labels)}.")
+    fold = np.empty(len(labels), np.int64)
+    fold[np.argsort(labels, kind="stable")] = np.arange(len(labels)) % folds
+    return fold
+
+
+def _judge(
+    probes: Probes, kind: Recipe, member: int, fold: NDArray[np.int64], epochs: int | None, track: Track
+) -> dict[str, NDArray[Any]]:
+    """Train a network without each fold in turn; who is wrong, and by how much, about the fold left out."""
+    folds = int(fold.max()) + 1
+    masks = fold != np.arange(folds)[:, None]
+    seeds = member_seeds(probes.seed, member * folds, (member + 1) * folds)
+    ensemble = train_ensemble(kind, probes.examples, seeds=seeds, masks=masks, epochs=epochs, track=track)
+    wrong, excess = np.empty(len(fold), bool), np.empty(len(fold))
+    for rows, logits in ensemble.blocks(probes.examples):
+        own = logits[fold[rows], np.arange(logits.shape[1])]
+        bad, by = misclassified(own[None], probes.examples.labels[rows])
+        wrong[rows], excess[rows] = bad[0], by[0]
+    return {"wrong": wrong, "excess": excess}
+
+
+def _count(wrong: NDArray[np.bool_], excess: NDArray[np.float64]) -> NDArray[np.float64]:
+    return wrong.sum(axis=0) + np.clip((1 + excess.mean(axis=0)) / 2, 0, 1 - 1e-9)
+
+
+def _describe(recipe: Recipe) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in recipe.network_options.items())
+    return f"{recipe.network}({options})"

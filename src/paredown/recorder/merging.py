@@ -1,0 +1,65 @@
+"""Putting two recordings of one member together: other examples, or epochs that follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.errors import PareError
+from paredown.recorder.history import MAX_OBSERVATIONS, Layout, Table
+from paredown.recorder.inputs import name_examples
+
+__all__ = ["check_same", "join_labels", "join_tables"]
+
+
+def check_same(here: dict[str, Any], there: dict[str, Any], what: str) -> None:
+    """Raise if two recordings have different settings, naming the first that differs."""
+    for name, mine in here.items():
+        theirs = there[name]
+        same = np.array_equal(mine, theirs) if isinstance(mine, np.ndarray) else mine is theirs or mine == theirs
+        if not same:
+            shown = "differ" if name == "ids" else f"is {mine!r} here and {theirs!r} there"
+            raise PareError(f"{what}: {name} {shown}; both must be made with the same settings.")
+
+
+def join_labels(a: NDArray[np.int32], b: NDArray[np.int32], ids: NDArray[Any] | None) -> NDArray[np.int32]:
+    """The labels known to either; -1 is unknown."""
+    other = np.flatnonzero((a != b) & (a >= 0) & (b >= 0))
+    if len(other):
+        first = other[0]
+        raise PareError(
+            f"cannot merge: {len(other)} examples have another label in each recorder, "
+            f"{name_examples(other, ids=None if ids is None else ids[other])}: {a[first]} and {b[first]} for the first."
+        )
+    return np.maximum(a, b)
+
+
+def join_tables(a: Table, b: Table, layout: Layout, *, member: int, ids: NDArray[Any] | None) -> Table:
+    """The records of both. An example seen by both needs all of one's epochs before all of the other's."""
+    shared = np.flatnonzero((a["seen"] > 0) & (b["seen"] > 0))
+    x, y = a[shared], b[shared]
+    follows = x["last_epoch"] < y["first_epoch"]
+    _check_apart(x, y, shared, follows | (y["last_epoch"] < x["first_epoch"]), member, ids)
+    joined = np.where(a["seen"] > 0, a, b)
+    joined[shared] = layout.join(np.where(follows, x, y), np.where(follows, y, x))
+    if joined["seen"].max(initial=0) > MAX_OBSERVATIONS:
+        raise PareError(f"cannot merge: an example would have more than {MAX_OBSERVATIONS} observations.")
+    return joined
+
+
+def _check_apart(
+    x: Table, y: Table, shared: NDArray[Any], apart: NDArray[np.bool_], member: int, ids: NDArray[Any] | None
+) -> None:
+    clash = np.flatnonzero(~apart)
+    if not len(clash):
+        return
+    one, two = x[clash[0]], y[clash[0]]
+    where = shared[clash]
+    raise PareError(
+        f"cannot merge: both recorders saw {name_examples(where, ids=None if ids is None else ids[where])} as member "
+        f"{member} in epochs that overlap ({one['first_epoch']} to {one['last_epoch']} and {two['first_epoch']} to "
+        f"{two['last_epoch']} for the first). Give other models another member=; merge workers that share out the "
+        f"examples anew every epoch at the end of each epoch."
+    )

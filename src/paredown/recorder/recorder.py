@@ -1,0 +1,342 @@
+"""The `Recorder`: metrics out of a training run that the user already has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paredown import __version__
+from paredown.data import Labels, Scores, check_ids, id_array
+from paredown.errors import PareError, unknown_name
+from paredown.recorder.coverage import Coverage
+from paredown.recorder.history import MAX_OBSERVATIONS, Layout, Table
+from paredown.recorder.inputs import ArrayBatch, name_examples, read_batch, read_count
+from paredown.recorder.merging import check_same, join_labels, join_tables
+from paredown.recorder.observe import Observed, observe
+from paredown.recorder.recorded import RECORDED, el2n
+from paredown.recorder.storage import read_recording, write_recording
+
+__all__ = ["Recorder"]
+
+_TDDS_CLASSES = 100  # up to here the two softmax vectors per example of tdds are small change
+
+Unseen = Literal["error", "hardest", "easiest", "drop"]
+
+
+class Recorder:
+    """Online statistics of a training run, from which the metrics that watch training are read.
+
+    Call `update` with every batch and `scores` at any time. Every metric is "higher is harder"; `RECORDED` lists them.
+    An example's observations are the batches it was in, in order. Memory is one record of fixed size per example and
+    member, however many epochs are recorded.
+
+    Args:
+        n_examples, n_classes: examples are numbered 0 to n_examples - 1, and classes alike.
+        ids: one id per example, for the scores; by default its number.
+        member: which model of an ensemble this is; merged members are averaged.
+        el2n_epochs: epochs whose EL2N is kept, beside that of the latest epoch and the mean.
+        window: observations in a window of `dyn_unc` and `tdds`; both papers take 10.
+        tdds: whether to keep the two softmax vectors per example that `tdds` needs. By default up to 100 classes.
+        repeats: what an example seen again in the same epoch is: `count` it as a further observation, or keep only the
+            `first` (for samplers that fill up the last batch).
+    """
+
+    def __init__(
+        self,
+        n_examples: int,
+        n_classes: int,
+        *,
+        ids: ArrayLike | None = None,
+        member: int = 0,
+        el2n_epochs: Sequence[int] = (),
+        window: int = 10,
+        tdds: bool | None = None,
+        repeats: Literal["count", "first"] = "count",
+    ) -> None:
+        self.n_examples = read_count(n_examples, "n_examples", least=1)
+        self.n_classes = read_count(n_classes, "n_classes", least=2)
+        self.member: int | None = read_count(member, "member", least=0)
+        self.ids = None if ids is None else _check_ids(ids, self.n_examples)
+        if repeats not in ("count", "first"):
+            raise unknown_name("way with repeats", str(repeats), ("count", "first"))
+        self.repeats = repeats
+        self._layout = Layout(
+            n_classes=self.n_classes,
+            window=read_count(window, "window", least=2),
+            tdds=self.n_classes <= _TDDS_CLASSES if tdds is None else bool(tdds),
+            el2n_epochs=tuple(sorted({read_count(epoch, "el2n_epochs", least=0) for epoch in el2n_epochs})),
+        )
+        self._labels = np.full(self.n_examples, -1, np.int32)
+        self._tables: dict[int, Table] = {}  # of the members that were seen
+        self._epochs: dict[int, dict[int, int]] = {}  # member -> epoch -> examples seen
+        self._place = (-1, 0)  # epoch and step of the latest update, for messages
+
+    # --- recording ---------------------------------------------------------------------------------------------------
+
+    def update(self, indices: Any, logits: Any, labels: Any, epoch: int, *, features: Any = None) -> None:
+        """Record a batch, as the training loop sees it; a refused one changes nothing.
+
+        Args:
+            indices: which examples these are, (batch,).
+            logits: (batch, n_classes), before the softmax.
+            labels: classes, (batch,).
+            epoch: never smaller than an example's epoch before.
+            features: what enters the last layer, (batch, width); only `grand` needs it.
+        """
+        if self.member is None:
+            raise PareError("this recorder is merged from several members; record each in its own and merge again.")
+        epoch = read_count(epoch, "epoch", least=0)
+        step = self._place[1] + 1 if self._place[0] == epoch else 0
+        where = f"epoch {epoch}, step {step}"
+        batch = read_batch(
+            indices, logits, labels, features, n_examples=self.n_examples, n_classes=self.n_classes, where=where
+        )
+        table = self._tables.get(self.member)
+        if table is None:
+            table = self._layout.empty(self.n_examples)
+        words = table.view(np.int64).reshape(self.n_examples, -1)  # whole words move faster than named fields
+
+        rounds = list(_rounds(batch.indices))
+        rows = words.take(batch.indices, axis=0).view(table.dtype)[:, 0]
+        if self.repeats == "first":
+            rounds = [rounds[0][rows["last_epoch"][rounds[0]] != epoch]]
+        self._check(batch, rows, epoch, where, len(rounds))
+        observed = observe(batch.logits, batch.labels, batch.features)
+
+        for chosen in rounds:
+            if len(rounds) == 1 and len(chosen) == len(rows):
+                self._append(words, batch.indices, rows, observed, epoch)
+            else:
+                some = batch.indices[chosen]
+                rows = words.take(some, axis=0).view(table.dtype)[:, 0]
+                self._append(words, some, rows, observed.rows(chosen), epoch)
+        self._labels[batch.indices] = batch.labels
+        self._tables[self.member] = table
+        self._place = (epoch, step)
+
+    def _append(
+        self, words: NDArray[np.int64], indices: NDArray[np.int64], rows: Table, observed: Observed, epoch: int
+    ) -> None:
+        epochs = self._epochs.setdefault(int(self.member or 0), {})
+        epochs[epoch] = epochs.get(epoch, 0) + int(np.count_nonzero(rows["last_epoch"] != epoch))
+        self._layout.append(rows, observed, epoch)
+        words[indices] = rows.view(np.int64).reshape(len(rows), -1)
+
+    def _check(self, batch: ArrayBatch, rows: Table, epoch: int, where: str, repeats: int) -> None:
+        """Raise if a batch contradicts what was recorded before."""
+        if not len(rows):
+            return
+        if rows["last_epoch"].max() > epoch:
+            bad = np.flatnonzero(rows["last_epoch"] > epoch)
+            raise PareError(
+                f"{where}: {self._name(batch.indices[bad])} was seen in epoch {rows['last_epoch'][bad[0]]} already; epochs "
+                f"must not go back. A training that starts anew needs a new Recorder, another model another member=."
+            )
+        known = self._labels[batch.indices]
+        if repeats > 1:  # the same example twice in the batch
+            known = self._labels.copy()
+            known[batch.indices] = batch.labels
+            known = np.where(self._labels[batch.indices] < 0, known[batch.indices], self._labels[batch.indices])
+        other = (known != batch.labels) & (known >= 0)
+        if other.any():
+            bad = np.flatnonzero(other)
+            raise PareError(
+                f"{where}: {self._name(batch.indices[bad])} has label {batch.labels[bad[0]]}, but {known[bad[0]]} before; "
+                f"an example keeps its label. Are the indices those of the whole training set?"
+            )
+        if rows["seen"].max() + repeats > MAX_OBSERVATIONS:
+            raise PareError(f"{where}: an example can be recorded {MAX_OBSERVATIONS} times at most.")
+
+    def _name(self, indices: NDArray[np.int64]) -> str:
+        return name_examples(indices, ids=None if self.ids is None else self.ids[indices])
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def scores(self, metric: str, *, epoch: int | str | None = None, unseen: Unseen = "error") -> Scores:
+        """One score per example, higher is harder: a name in `RECORDED`, averaged over the members.
+
+        Args:
+            metric: a name in `RECORDED`.
+            epoch: for `el2n` alone: one of `el2n_epochs`, `"mean"` over all epochs, or (None) the latest one that each
+                example was seen in.
+            unseen: what becomes of examples without a score, because they were never seen or not often enough: an
+                `error`, rank them `hardest` or `easiest`, or `drop` them from the scores.
+        """
+        if metric not in RECORDED:
+            raise unknown_name("recorded metric", str(metric), RECORDED)
+        if unseen not in ("error", "hardest", "easiest", "drop"):
+            raise unknown_name("way with unseen examples", str(unseen), ("error", "hardest", "easiest", "drop"))
+        if epoch is not None and metric != "el2n":
+            raise PareError(f"epoch= chooses among the kept EL2N scores; {metric} covers the whole recording.")
+        if not self._tables:
+            raise PareError("nothing was recorded yet; call update(indices, logits, labels, epoch) in the training loop.")
+        total = np.zeros(self.n_examples)
+        for _, table in sorted(self._tables.items()):
+            total += el2n(table, self._layout, epoch) if metric == "el2n" else RECORDED[metric].read(table, self._layout)
+        values = total / len(self._tables)
+        missing = np.flatnonzero(np.isnan(values))
+        if len(missing):
+            self._explain_missing(metric, epoch, missing, unseen)
+            values[missing] = _outside(values, unseen)
+        kept = np.flatnonzero(~np.isnan(values))
+        provenance = self._provenance(metric, epoch) | {"without_score": len(missing), "unseen": unseen}
+        labels = self._labels[kept]
+        return Scores(
+            values=values[kept],
+            ids=np.arange(self.n_examples)[kept] if self.ids is None else self.ids[kept],
+            metric=metric,
+            labels=Labels.of(labels) if labels.min() >= 0 else None,  # an unseen example's label is not known
+            provenance=provenance,
+        )
+
+    def _explain_missing(self, metric: str, epoch: Any, missing: NDArray[np.int64], unseen: Unseen) -> None:
+        needs = RECORDED[metric].needs if epoch in (None, "mean") else f"an observation in epoch {epoch}"
+        if metric in ("dyn_unc", "tdds"):
+            needs += f" ({self._layout.window}; choose another with Recorder(..., window=))"
+        if len(missing) < self.n_examples and unseen != "error":
+            return
+        raise PareError(
+            f"{len(missing)} of {self.n_examples} examples have no {metric}, which needs {needs}: {self._name(missing)}; "
+            f"{len(self.coverage().unseen)} were never seen by some member. Record them, or say what becomes of them: "
+            f"unseen='hardest', 'easiest' or 'drop'."
+        )
+
+    def coverage(self) -> Coverage:
+        """What was recorded: epochs, partial ones, and examples never seen."""
+        counts = [table["seen"] for _, table in sorted(self._tables.items())] or [np.zeros(self.n_examples, np.int32)]
+        return Coverage(
+            n_examples=self.n_examples,
+            epochs={member: dict(sorted(epochs.items())) for member, epochs in sorted(self._epochs.items())},
+            unseen=np.flatnonzero(np.min(counts, axis=0) == 0),
+            observations=(int(np.min(counts)), int(np.max(counts))),
+        )
+
+    def _provenance(self, metric: str, epoch: Any) -> dict[str, Any]:
+        settings = {name: value for name, value in self._settings().items() if name != "ids"}
+        chosen = {"epoch": "latest" if epoch is None else epoch} if metric == "el2n" else {}
+        return {
+            "version": __version__,
+            "metric": metric,
+            "reference": RECORDED[metric].reference,
+            "parameters": settings | chosen,
+            "recording": self.coverage().record(),
+        }
+
+    # --- together, and on disk ---------------------------------------------------------------------------------------
+
+    def merge(self, *others: Recorder) -> Recorder:
+        """A new recorder with the observations of all: other workers, other members, or later epochs of a resumed run.
+
+        The order of merging makes no difference, to the last bit. Refused where two recorders saw the same example of
+        the same member in overlapping epochs, or have other settings.
+        """
+        merged = self._copy()
+        for other in others:
+            check_same(self._settings(), other._settings(), "cannot merge")
+            merged._labels = join_labels(merged._labels, other._labels, self.ids)
+            for member, table in other._tables.items():
+                if member in merged._tables:
+                    mine = merged._tables[member]
+                    table = join_tables(mine, table, self._layout, member=member, ids=self.ids)
+                merged._tables[member] = table.copy()
+                epochs = merged._epochs.setdefault(member, {})
+                for epoch, seen in other._epochs[member].items():
+                    epochs[epoch] = epochs.get(epoch, 0) + seen
+            merged.member = merged.member if merged.member == other.member else None
+        return merged
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one `.npz` file; an earlier one is replaced only once the new one is complete."""
+        settings = self._settings()
+        ids = settings.pop("ids")
+        arrays: dict[str, NDArray[Any]] = {"labels": self._labels}
+        if ids is not None:
+            arrays["ids"] = ids if ids.dtype.kind == "i" else ids.astype(str)  # fixed width needs no pickle
+        arrays |= {f"member_{member}": table for member, table in self._tables.items()}
+        epochs = {str(member): list(epochs.items()) for member, epochs in self._epochs.items()}
+        write_recording(Path(path), {"settings": settings, "member": self.member, "epochs": epochs}, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Recorder:
+        """A recorder as `save` left it."""
+        header, arrays = read_recording(Path(path))
+        try:
+            loaded = cls(**header["settings"], ids=arrays.get("ids"))
+            loaded.member = header["member"]
+            loaded._labels = arrays["labels"]
+            loaded._tables = {int(member): arrays[f"member_{member}"] for member in header["epochs"]}
+            loaded._epochs = {int(member): dict(map(tuple, pairs)) for member, pairs in header["epochs"].items()}
+        except (KeyError, TypeError) as error:
+            raise PareError(f"{path}: a damaged recording ({error}).") from error
+        expected = (loaded._layout.dtype, loaded.n_examples)
+        if any((table.dtype, len(table)) != expected for table in loaded._tables.values()):
+            raise PareError(f"{path}: a damaged recording; its records do not fit its settings.")
+        return loaded
+
+    def resume(self, path: str | Path) -> bool:
+        """Go on from a saved recording, if there is one; one made with other settings is refused by their name."""
+        if not Path(path).exists():
+            return False
+        earlier = self.load(path)
+        mine = self._settings() | {"member": self.member}
+        check_same(mine, earlier._settings() | {"member": earlier.member}, f"cannot resume from {path}")
+        self._labels, self._tables, self._epochs = earlier._labels, earlier._tables, earlier._epochs
+        return True
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "n_examples": self.n_examples,
+            "n_classes": self.n_classes,
+            "window": self._layout.window,
+            "tdds": self._layout.tdds,
+            "el2n_epochs": list(self._layout.el2n_epochs),
+            "repeats": self.repeats,
+            "ids": self.ids,
+        }
+
+    def _copy(self) -> Recorder:
+        twin = Recorder(**self._settings())
+        twin.member = self.member
+        twin._labels = self._labels.copy()
+        twin._tables = {member: table.copy() for member, table in self._tables.items()}
+        twin._epochs = {member: dict(epochs) for member, epochs in self._epochs.items()}
+        return twin
+
+    def __repr__(self) -> str:
+        looks = sum(int(table["seen"].sum()) for table in self._tables.values())
+        members = ", ".join(map(str, sorted(self._tables))) or "none yet"
+        return f"Recorder({self.n_examples} examples, {self.n_classes} classes; members {members}; {looks} observations)"
+
+
+def _check_ids(ids: ArrayLike, n_examples: int) -> NDArray[Any]:
+    array = id_array(ids)
+    if len(array) != n_examples:
+        raise PareError(f"there are {len(array)} ids for {n_examples} examples; give one id per example.")
+    check_ids(array)
+    return array
+
+
+def _rounds(indices: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Rows of a batch split so that no example occurs twice in a part: first all first occurrences, and so on."""
+    ordered = np.sort(indices)
+    if not (ordered[1:] == ordered[:-1]).any():
+        yield np.arange(len(indices))
+        return
+    order = np.argsort(indices, kind="stable")
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    occurrence = np.arange(len(indices)) - np.repeat(starts, np.diff(np.r_[starts, len(indices)]))
+    for number in range(int(occurrence.max()) + 1):
+        yield np.sort(order[occurrence == number])
+
+
+def _outside(values: NDArray[np.float64], unseen: Unseen) -> float:
+    """A score beyond all others, for examples that have none."""
+    if unseen == "hardest":
+        return float(np.nextafter(np.nanmax(values), np.inf))
+    if unseen == "easiest":
+        return float(np.nextafter(np.nanmin(values), -np.inf))
+    return np.nan

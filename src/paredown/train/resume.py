@@ -1,0 +1,77 @@
+"""A training run that can be killed: after every epoch, all that is needed to go on as if nothing had happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paredown.checkpoint import Checkpoint
+from paredown.errors import PareError
+from paredown.io import new_output
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["TrainingCheckpoint"]
+
+
+class TrainingCheckpoint:
+    """A folder with the state after the last finished epoch, and the settings that the run was begun under.
+
+    Other settings are refused by name. A new state replaces the old one only when it is complete, so that a full disk
+    or a kill while it is written loses one epoch at most. A recorder goes along if it has `save(path)` and
+    `load(path)`, under a name of its own for every epoch, so that weights and recorder are always of the same one.
+    """
+
+    def __init__(self, folder: str | Path, settings: dict[str, Any], recorder: Any = None) -> None:
+        self._folder, self._recorder = Path(folder), recorder
+        self._resumable = all(callable(getattr(recorder, name, None)) for name in ("save", "load"))
+        if recorder is not None and not self._resumable:
+            raise PareError(
+                "a recorder that goes with a checkpoint needs save(path) and load(path), or what it saw before a kill "
+                f"would be lost; {type(recorder).__name__} lacks them. Train without checkpoint, or without recorder."
+            )
+        Checkpoint(self._folder, settings)
+
+    @property
+    def _state(self) -> Path:
+        return self._folder / "state.pt"
+
+    def _recording(self, epochs: int) -> Path:
+        return self._folder / f"recorder-{epochs:05d}.npz"
+
+    def load(self, network: torch.nn.Module, optimizer: torch.optim.Optimizer) -> list[Any]:
+        """Put network, optimizer and recorder back to the last finished epoch; returns the history up to it."""
+        import torch
+
+        if not self._state.exists():
+            return []
+        try:
+            state = torch.load(self._state, map_location="cpu", weights_only=True)
+            network.load_state_dict(state["network"])
+            optimizer.load_state_dict(state["optimizer"])
+            history = state["history"]
+            if self._recorder is not None:
+                self._recorder.load(self._recording(len(history)))
+        except PareError:
+            raise
+        except Exception as error:  # torch raises many types for a damaged file
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise PareError(
+                f"{self._state}: not a readable state of training ({reason}); remove {self._folder} to start anew."
+            ) from error
+        return history
+
+    def save(self, network: torch.nn.Module, optimizer: torch.optim.Optimizer, history: list[Any]) -> None:
+        """Replace the state by that of one more finished epoch."""
+        import torch
+
+        if self._recorder is not None:
+            with new_output(self._recording(len(history)), overwrite=True) as part:
+                self._recorder.save(part)
+        state = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "history": history}
+        with new_output(self._state, overwrite=True) as part, part.open("wb") as stream:
+            torch.save(state, stream)
+        for old in self._folder.glob("recorder-*.npz"):
+            if old != self._recording(len(history)):
+                old.unlink()

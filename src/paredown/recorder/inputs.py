@@ -86,7 +86,9 @@ def _whole_numbers(value: Any, name: str, where: str) -> NDArray[np.int64]:
 def _in_range(values: NDArray[np.int64], end: int, name: str, meaning: str, where: str) -> None:
     if values.size and (values.min() < 0 or values.max() >= end):
         bad = np.flatnonzero((values < 0) | (values >= end))
-        raise PareError(f"{where}: {name} {values[bad[0]]} in {name_rows(bad)} of the batch is out of range; {meaning}.")
+        raise PareError(
+            f"{where}: {name} {values[bad[0]]} in {name_rows(bad)} of the batch is out of range; {meaning}."
+        )
 
 
 def _numbers(values: NDArray[Any], name: str, index: NDArray[np.int64], where: str) -> NDArray[np.float64]:

@@ -155,7 +155,9 @@ RECORDED: dict[str, Recorded] = {
     "aum": Recorded(aum, "minus the mean margin of the label's logit", "Pleiss et al. 2020"),
     "margin": Recorded(margin, "minus the latest margin of the label's logit", "Pleiss et al. 2020"),
     "entropy": Recorded(entropy, "entropy of the latest softmax", "Coleman et al. 2020, selection via proxy"),
-    "grand": Recorded(grand, "length of the last layer's gradient", "Paul et al. 2021", "features in its latest update"),
+    "grand": Recorded(
+        grand, "length of the last layer's gradient", "Paul et al. 2021", "features in its latest update"
+    ),
     "dyn_unc": Recorded(dyn_unc, "spread of the label's probability in windows", "He et al. 2023", _WINDOW),
     "tdds": Recorded(tdds, "spread of the changes of the softmax in windows", "Zhang et al. 2024", _WINDOW),
     "confidence": Recorded(confidence, "one minus the mean probability of the label", _MAPS),

@@ -173,10 +173,14 @@ class Recorder:
         if epoch is not None and metric != "el2n":
             raise PareError(f"epoch= chooses among the kept EL2N scores; {metric} covers the whole recording.")
         if not self._tables:
-            raise PareError("nothing was recorded yet; call update(indices, logits, labels, epoch) in the training loop.")
+            raise PareError(
+                "nothing was recorded yet; call update(indices, logits, labels, epoch) in the training loop."
+            )
         total = np.zeros(self.n_examples)
         for _, table in sorted(self._tables.items()):
-            total += el2n(table, self._layout, epoch) if metric == "el2n" else RECORDED[metric].read(table, self._layout)
+            total += (
+                el2n(table, self._layout, epoch) if metric == "el2n" else RECORDED[metric].read(table, self._layout)
+            )
         values = total / len(self._tables)
         missing = np.flatnonzero(np.isnan(values))
         if len(missing):
@@ -309,7 +313,9 @@ class Recorder:
     def __repr__(self) -> str:
         looks = sum(int(table["seen"].sum()) for table in self._tables.values())
         members = ", ".join(map(str, sorted(self._tables))) or "none yet"
-        return f"Recorder({self.n_examples} examples, {self.n_classes} classes; members {members}; {looks} observations)"
+        return (
+            f"Recorder({self.n_examples} examples, {self.n_classes} classes; members {members}; {looks} observations)"
+        )
 
 
 def _check_ids(ids: ArrayLike, n_examples: int) -> NDArray[Any]:

@@ -29,7 +29,7 @@ LAYERS = [
     {"adapters", "embedding", "importing", "selection"},
     {"scoring"},
     {"scale"},
-    {"pruning", "exporting"},
+    {"pruning", "exporting", "sweeps"},
     {"plots"},
     {"evaluate"},
     {"demo", "reproduce"},

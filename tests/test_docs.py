@@ -13,6 +13,7 @@ PAGES = [
     "README.md",
     "docs/getting-started.md",
     "docs/scaling.md",
+    "docs/sweeps.md",
     "docs/evaluation.md",
     "docs/laws.md",
     "docs/metrics.md",
@@ -21,7 +22,7 @@ PAGES = [
     pytest.param("docs/recording.md", marks=pytest.mark.filterwarnings("ignore")),
 ]
 # Commands that need nothing a page has not made before; installing and the slow theory verbs are tested elsewhere.
-LEFT_OUT = ("pip ", "make ", "paredown simulate", "paredown reproduce", "paredown theory")
+LEFT_OUT = ("pip ", "make ", "paredown simulate", "paredown reproduce", "paredown theory", "paredown sweep")
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
@@ -62,7 +63,7 @@ def test_code_blocks_run(page, paredown, tmp_path, digits, capsys, request) -> N
                 result = paredown(*words[1:])
                 assert result.returncode == 0, f"{line}\n{result.stderr}"
                 ran += 1
-    assert ran >= {"docs/scaling.md": 2, "docs/metrics.md": 1}.get(page, 3)
+    assert ran >= {"docs/scaling.md": 2, "docs/metrics.md": 1, "docs/sweeps.md": 1}.get(page, 3)
 
 
 def test_links_lead_somewhere() -> None:

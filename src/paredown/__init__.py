@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from paredown.selection import balance_score as balance_score
     from paredown.selection import select as select
     from paredown.sources import open_source as open_source
+    from paredown.sweeps import sweep as sweep
 
 __version__ = "0.1.0"
 
@@ -66,6 +67,7 @@ _HOMES = {
     "score": "scoring",
     "score_all": "scoring",
     "select": "selection",
+    "sweep": "sweeps",
     "write_model": "models",
     "write_scores": "io",
     "evaluate": "evaluate",

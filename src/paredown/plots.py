@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from paredown.errors import PareError
+from paredown.sweeps.summary import curves_by_way
 
 __all__ = [
     "COLORS",
@@ -24,6 +25,7 @@ __all__ = [
     "fraction_bar",
     "fraction_color",
     "panel_letter",
+    "sweep_picture",
 ]
 
 # A colour-blind-safe palette (Okabe and Ito), random always in grey.
@@ -121,3 +123,33 @@ def panel_letter(axes: Any, letter: str, title: str = "") -> None:
 
     size = rcParams["axes.titlesize"]
     axes.set_title(f"$\\bf{{{letter}}}$  {title}".rstrip(), loc="left", fontsize=size)
+
+
+def sweep_picture(table: Any, path: Path) -> Path | None:
+    """Test error against the number kept, a panel for every way of pruning, a curve for every kept fraction.
+
+    Returns None, and draws nothing, where a sweep has no pruned run or matplotlib is missing.
+    """
+    ways = curves_by_way(table)
+    chance = ways.pop("random", {})
+    try:
+        check_available()
+    except PareError:
+        return None
+    if not ways:
+        return None
+    with figure(path, size=(4.6 * len(ways) + 1.2, 4.2), ncols=len(ways), squeeze=False, sharey=True) as (_, grid):
+        for axes, (way, curves) in zip(grid[0], ways.items(), strict=True):
+            pooled = sorted(point for points in chance.values() for point in points)
+            axes.errorbar(*_columns(pooled), color=RANDOM_COLOR, fmt=".", capsize=2, label="random")
+            for fraction, points in sorted(curves.items()):
+                style = {"marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.4}
+                axes.errorbar(*_columns(points), color=fraction_color(fraction), label=f"f = {fraction:g}", **style)
+            axes.set(xscale="log", yscale="log", xlabel="examples kept", title=way)
+            axes.legend()
+        grid[0][0].set_ylabel("test error")
+    return path
+
+
+def _columns(points: Sequence[tuple[float, float, float]]) -> tuple[Any, ...]:
+    return tuple(zip(*sorted(points), strict=True))

@@ -6,7 +6,7 @@ import sys
 import traceback
 
 # Each module registers its verbs with the app.
-from paredown.cli import demo, embed, prune, reproduce, score, simulate, theory  # noqa: F401
+from paredown.cli import demo, embed, prune, reproduce, score, simulate, sweep, theory  # noqa: F401
 from paredown.cli.app import app, error_console
 
 __all__ = ["app", "main"]

@@ -1,0 +1,99 @@
+"""`paredown sweep`: sizes x fractions x strategies x seeds, and what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from paredown.cli.app import JsonOption, app, console, emit, error_console, progress_bar, say
+
+if TYPE_CHECKING:
+    from paredown.sweeps import Plan, Swept
+    from paredown.sweeps.summary import Comparison
+
+_SHOWN = 40  # rows on screen; the table has all
+
+
+@app.command(epilog="Example: `paredown sweep sweep.toml -o swept`")
+def sweep(
+    config: Annotated[Path, typer.Argument(help="A TOML file with [data], [grid], [student] and [probe].")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for runs and results.", show_default=False)],
+    workers: Annotated[
+        int | None, typer.Option(help="Processes, one thread each.", show_default="one per core")
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what ended in an error.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a student for every point of a grid, with a random subset beside each, and compare.
+
+    A sweep that was stopped is finished by the same command.
+    """
+    from paredown.plots import sweep_picture
+    from paredown.sweeps import plan_sweep, read_settings, sweep_plan
+    from paredown.sweeps.summary import compare_with_random
+
+    plan = plan_sweep(read_settings(config), out=out, retry_failed=retry_failed, track=progress_bar)
+    _announce(plan)
+    swept = sweep_plan(plan, workers=workers, track=progress_bar)
+    compared = compare_with_random(swept.table)
+    picture = sweep_picture(swept.table, out / "curves.png")
+    result = {
+        "results": str(out / "results.parquet"),
+        "picture": None if picture is None else str(picture),
+        "runs": swept.table.num_rows,
+        "failed": [{"run": vars(run), "reason": reason} for run, reason in swept.failed],
+        "unfinished": [{"run": vars(run), "reason": reason} for run, reason in swept.unfinished],
+        "against_random": [{**vars(row), "z": row.z} for row in compared],
+    }
+    emit(_finite(result), as_json=as_json, show=lambda: _show(swept, compared, picture))
+    if swept.unfinished:
+        raise typer.Exit(1)
+
+
+def _announce(plan: Plan) -> None:
+    left, all_ = len(plan.todo), len(plan.files)
+    done = f", {all_ - left} of them done already" if left < all_ else ""
+    text = f"{plan.settings.data.source}: {all_} students{done}; recipe {plan.settings.student.recipe}."
+    error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
+
+
+def _show(swept: Swept, compared: list[Comparison], picture: Path | None) -> None:
+    from rich.table import Table
+
+    shown = Table(title="test error in % against random subsets of the same size", title_justify="left")
+    for heading in ("initial", "kept", "pruned by", "error", "random", "difference", "z"):
+        shown.add_column(heading, justify="left" if heading == "pruned by" else "right")
+    for row in compared[:_SHOWN]:
+        floor = f", floor {row.balance:g}" if row.balance else ""
+        color = "" if not abs(row.z) >= 3 else "green" if row.z < 0 else "red"
+        shown.add_row(
+            f"{row.initial_size:,}",
+            f"{row.kept:,}",
+            f"{row.metric}, {row.strategy}{floor}, f = {row.keep_fraction:g}, m = {row.matched_iterations:g}",
+            f"{100 * row.test_error:.2f} ± {100 * row.stderr:.2f}",
+            f"{100 * row.random_error:.2f} ± {100 * row.random_stderr:.2f}",
+            f"{100 * row.difference:+.2f}",
+            f"{row.z:+.1f}",
+            style=color,
+        )
+    console.print(shown)
+    if len(compared) > _SHOWN:
+        say(f"... and {len(compared) - _SHOWN} more in results.parquet")
+    for kind, runs in (("failed", swept.failed), ("unfinished", swept.unfinished)):
+        for run, reason in runs[:10]:
+            say(f"[yellow]{kind}:[/] {escape(str(run))}: {escape(reason)}")
+    if swept.unfinished:
+        say(f"{len(swept.unfinished)} runs did not end; the same command tries them again.")
+    say(f"Results: [bold]{swept.folder / 'results.parquet'}[/]" + (f"; picture: {picture}" if picture else ""))
+
+
+def _finite(value: Any) -> Any:
+    """NaN, which JSON does not have, as null."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and value != value else value

@@ -1,0 +1,20 @@
+"""Sweeps: a student for every point of a grid, resumable, with a random baseline always beside it."""
+
+from __future__ import annotations
+
+from paredown.sweeps.engine import Plan, Swept, plan_sweep, sweep, sweep_plan
+from paredown.sweeps.runs import Run, expand
+from paredown.sweeps.settings import Settings, read_settings
+
+__all__ = [
+    "Plan",
+    "Run",
+    "Scoring",
+    "Settings",
+    "Swept",
+    "expand",
+    "plan_sweep",
+    "read_settings",
+    "sweep",
+    "sweep_plan",
+]

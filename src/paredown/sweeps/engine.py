@@ -1,0 +1,210 @@
+"""Run a sweep: resumable, in parallel processes, one table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paredown import __version__
+from paredown.checkpoint import Checkpoint
+from paredown.errors import PareError
+from paredown.io import new_output, provenance_metadata
+from paredown.progress import Track, silent
+from paredown.sweeps.data import prepare_data
+from paredown.sweeps.jobs import input_kind, read_result
+from paredown.sweeps.runs import Run, content_name, expand, scorings
+from paredown.sweeps.settings import Settings, read_settings
+from paredown.train import find_recipe
+from paredown.workers import Outcome, available_cores, run_jobs
+
+__all__ = ["Plan", "Swept", "plan_sweep", "sweep", "sweep_plan"]
+
+# How the jobs of a sweep are run: `function(common, job)` for each, outcomes as they come. `run_jobs` does it in local
+# processes; anything with this signature may take its place.
+Engine = Callable[..., Iterable[Outcome]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep before it runs: its runs, their files, and what is left to do."""
+
+    settings: Settings
+    folder: Path
+    meaning: dict[str, Any]  # what every result depends on
+    files: dict[Run, Path]
+    todo: tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A finished sweep."""
+
+    folder: Path
+    table: pa.Table  # one row per run, see docs/sweeps.md
+    failed: tuple[tuple[Run, str], ...]  # runs that ended in an error, and why
+    unfinished: tuple[tuple[Run, str], ...]  # runs whose process died; the same command tries them again
+
+
+def sweep(
+    config: str | Path | Mapping[str, Any] | Settings,
+    *,
+    out: str | Path,
+    workers: int | None = None,
+    retry_failed: bool = False,
+    track: Track = silent,
+    engine: Engine = run_jobs,
+) -> Swept:
+    """Train a student for every point of a grid of initial sizes, kept fractions, strategies, metrics and seeds.
+
+    Every run is a file of its own under `out`, named by a hash of all that decides it. A sweep that was killed is
+    finished by the same call; one with another grid keeps what it shares; one with other data or recipes is refused.
+
+    Args:
+        config: a TOML file, a dictionary of the same shape, or settings.
+        out: folder for results; `results.parquet` is the table.
+        workers: processes, each on one thread; as many as there are cores if not given.
+        retry_failed: run again what ended in an error before.
+        track: reports progress.
+        engine: how jobs are run.
+    """
+    plan = plan_sweep(config, out=out, retry_failed=retry_failed, track=track)
+    return sweep_plan(plan, workers=workers, track=track, engine=engine)
+
+
+def sweep_plan(plan: Plan, *, workers: int | None = None, track: Track = silent, engine: Engine = run_jobs) -> Swept:
+    """Do what is left of a plan; see `sweep`."""
+    workers = available_cores() if workers is None else workers
+    if workers < 1:
+        raise PareError(f"workers must be at least 1, got {workers}.")
+    died = _score(plan, workers, track, engine)
+    died |= _train(plan, died, workers, track, engine)
+    table = _collect(plan)
+    failed = [(run, result["reason"]) for run, result in _results(plan).items() if result["status"] == "failed"]
+    return Swept(plan.folder, table, tuple(failed), tuple(died.items()))
+
+
+def plan_sweep(
+    config: str | Path | Mapping[str, Any] | Settings,
+    *,
+    out: str | Path,
+    retry_failed: bool = False,
+    track: Track = silent,
+) -> Plan:
+    """Read the settings, prepare the data, and find out what is left to do."""
+    settings = config if isinstance(config, Settings) else read_settings(config)
+    folder = Path(out)
+    recipe = settings.student.resolve()
+    forms = {recipe.inputs: recipe}
+    for metric in settings.grid.metric:
+        options = settings.probe.of(metric)
+        probe = find_recipe(options.get("recipe", "mlp"))
+        kind = input_kind(metric, options)
+        forms.setdefault(kind, probe if probe.inputs == kind else find_recipe("mlp"))
+    found = prepare_data(settings.data, forms, folder / "data", track=track)
+    largest = max(settings.grid.initial_size)
+    if largest > found["examples"]:
+        raise PareError(
+            f"[grid] initial_size asks for {largest:,} examples, and {settings.data.source} has "
+            f"{found['examples']:,}; leave out the larger sizes."
+        )
+    meaning = {"paredown": __version__, "found": found, **settings.meaning()}
+    Checkpoint(folder, meaning)
+    runs = expand(settings.grid)
+    files = {run: folder / "runs" / f"{run.name(meaning)}.json" for run in runs}
+    results = {run: read_result(file) for run, file in files.items()}
+    again = {None, "failed"} if retry_failed else {None}
+    todo = tuple(run for run, result in results.items() if (result or {}).get("status") in again)
+    return Plan(settings, folder, meaning, files, todo)
+
+
+def _score(plan: Plan, workers: int, track: Track, engine: Engine) -> dict[Run, str]:
+    """Score the initial sets that runs are waiting for; the runs whose scores could not be made, and why."""
+    needed = [scoring for scoring in scorings(list(plan.todo)) if not _scores_file(plan, scoring).exists()]
+    jobs = [
+        {
+            "scoring": asdict(scoring),
+            "options": plan.settings.probe.of(scoring.metric),
+            "file": str(_scores_file(plan, scoring)),
+        }
+        for scoring in needed
+    ]
+    lost = {}
+    for outcome in _outcomes("score_initial_set", jobs, plan, workers, track, engine, "scoring initial sets"):
+        if outcome.error is not None:
+            lost[needed[outcome.job]] = f"its scores could not be made: {outcome.error}"
+    return {run: lost[run.scoring] for run in plan.todo if run.scoring in lost}
+
+
+def _train(plan: Plan, lost: dict[Run, str], workers: int, track: Track, engine: Engine) -> dict[Run, str]:
+    """Train the students; the runs whose process died, and how."""
+    # The longest first, so that no worker is left alone with one at the end.
+    todo = sorted((run for run in plan.todo if run not in lost), key=lambda run: -run.initial_size)
+    jobs = [
+        {
+            "run": asdict(run),
+            "scores": None if run.scoring is None else str(_scores_file(plan, run.scoring)),
+            "file": str(plan.files[run]),
+        }
+        for run in todo
+    ]
+    outcomes = _outcomes("run_student", jobs, plan, workers, track, engine, "training students")
+    return {todo[outcome.job]: outcome.error for outcome in outcomes if outcome.error is not None}
+
+
+def _outcomes(
+    function: str, jobs: list[Any], plan: Plan, workers: int, track: Track, engine: Engine, label: str
+) -> Iterable[Outcome]:
+    common = {
+        "data": str(plan.folder / "data"),
+        "recipe": plan.settings.student.resolve().settings(),
+        "steps": plan.settings.student.steps,
+    }
+    if not jobs:
+        return
+    outcomes: Any = engine(f"paredown.sweeps.jobs:{function}", jobs, workers=workers, common=common)
+    with closing(outcomes):
+        yield from track(outcomes, label, total=len(jobs))
+
+
+def _scores_file(plan: Plan, scoring: Any) -> Path:
+    named = {"scoring": asdict(scoring), "options": plan.settings.probe.of(scoring.metric), **plan.meaning["found"]}
+    return plan.folder / "scores" / f"{content_name(named)}.npy"
+
+
+def _results(plan: Plan) -> dict[Run, dict[str, Any]]:
+    found = {run: read_result(file) for run, file in plan.files.items()}
+    return {run: result for run, result in found.items() if result is not None}
+
+
+_MEASURED = {
+    "kept": pa.int64(),
+    "steps": pa.int64(),
+    "test_error": pa.float64(),
+    "test_loss": pa.float64(),
+    "class_accuracy": pa.list_(pa.float64()),
+    "class_kept": pa.list_(pa.int64()),
+    "missing_classes": pa.list_(pa.string()),
+    "status": pa.string(),
+    "reason": pa.string(),
+}
+
+
+def _collect(plan: Plan) -> pa.Table:
+    """Write `results.parquet`, one row per run that ended, and `timings.parquet`, which no two sweeps share."""
+    results = _results(plan)
+    settings = [asdict(run) for run in results]
+    names = [plan.files[run].stem for run in results]
+    columns: dict[str, Any] = {key: pa.array([run[key] for run in settings]) for key in settings[0]} if settings else {}
+    columns |= {key: pa.array([r.get(key) for r in results.values()], kind) for key, kind in _MEASURED.items()}
+    table = pa.table({"run": names, **columns}).replace_schema_metadata(provenance_metadata(plan.meaning))
+    timings = pa.table({"run": names, "seconds": [result["seconds"] for result in results.values()]})
+    for name, content in (("results", table), ("timings", timings)):
+        with new_output(plan.folder / f"{name}.parquet", overwrite=True) as part:
+            pq.write_table(content, part, compression="zstd")
+    return table

@@ -1,0 +1,117 @@
+"""What a worker does for a sweep: score one initial set, or train one student. Each writes one file and is done."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.errors import PareError
+from paredown.io import new_output, write_json
+from paredown.metrics import METRICS
+from paredown.scoring import score
+from paredown.selection import select
+from paredown.sweeps.data import initial_rows, initial_source, open_data
+from paredown.sweeps.runs import Run, Scoring
+from paredown.train import Recipe, find_recipe
+from paredown.train.loop import train
+from paredown.train.schedule import planned_steps
+
+__all__ = ["input_kind", "run_student", "score_initial_set", "student_steps"]
+
+
+def input_kind(metric: str, options: dict[str, Any]) -> str:
+    """In which form the examples are scored by a metric: as features, or as the images its recipe takes."""
+    if "training" not in METRICS[metric].needs:
+        return "features"
+    return find_recipe(options["recipe"]).inputs
+
+
+def score_initial_set(common: dict[str, Any], job: dict[str, Any]) -> str:
+    """Score the examples of one initial set by probes that see nothing else; write one number for each."""
+    scoring = Scoring(**job["scoring"])
+    options = {name: tuple(v) if isinstance(v, list) else v for name, v in job["options"].items()}
+    examples, _ = open_data(Path(common["data"]) / input_kind(scoring.metric, options))
+    source = initial_source(examples, initial_rows(len(examples), scoring.initial_size, scoring.seed))
+    scores = score(source, metric=scoring.metric, seed=scoring.seed, **options)
+    with new_output(Path(job["file"]), overwrite=True) as part, part.open("wb") as stream:
+        np.save(stream, scores.values, allow_pickle=False)
+    return scoring.metric
+
+
+def run_student(common: dict[str, Any], job: dict[str, Any]) -> str:
+    """Train one student on its subset, test it, and write what came out; a failure is a result too."""
+    run = Run(**job["run"])
+    recipe = Recipe(**{n: tuple(v) if isinstance(v, list) else v for n, v in common["recipe"].items()})
+    start = time.perf_counter()
+    try:
+        outcome = {"status": "done", **_train(run, recipe, common, job)}
+    except PareError as error:
+        outcome = {"status": "failed", "reason": str(error)}
+    outcome["seconds"] = time.perf_counter() - start
+    with new_output(Path(job["file"]), overwrite=True) as part:
+        write_json({"run": asdict(run), **outcome}, part)
+    return outcome["status"]
+
+
+def _train(run: Run, recipe: Recipe, common: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+    examples, test = open_data(Path(common["data"]) / recipe.inputs)
+    rows = _subset(run, examples.labels, len(examples), job["scores"])
+    steps = student_steps(recipe, run, len(rows), common["steps"])
+    trained = train(recipe, examples, rows=rows, seed=run.seed, steps=steps)
+    logits = trained.logits(test)
+    correct = logits.argmax(axis=1) == test.labels
+    n_classes = len(examples.classes)
+    seen = np.bincount(test.labels, minlength=n_classes)
+    right = np.bincount(test.labels[correct], minlength=n_classes)
+    kept = np.bincount(examples.labels[rows], minlength=n_classes)
+    return {
+        "kept": len(rows),
+        "steps": steps,
+        "test_error": float(1 - correct.mean()),
+        "test_loss": _cross_entropy(logits, test.labels),
+        "class_accuracy": (right / np.maximum(seen, 1)).tolist(),
+        "class_kept": kept.tolist(),
+        "missing_classes": [name for name, count in zip(examples.classes, kept, strict=True) if not count],
+    }
+
+
+def _subset(run: Run, labels: NDArray[np.int64], n: int, scores: str | None) -> NDArray[np.int64]:
+    """The rows of the training set that a run is trained on."""
+    initial = initial_rows(n, run.initial_size, run.seed)
+    if run.keep_fraction == 1:
+        return initial
+    values = np.zeros(len(initial)) if scores is None else np.load(scores, allow_pickle=False)
+    kept = select(
+        values,
+        ids=initial,
+        keep_fraction=run.keep_fraction,
+        strategy=run.strategy,
+        labels=labels[initial] if run.balance > 0 else None,
+        balance=run.balance,
+        seed=run.seed,
+    )
+    return initial[kept.indices]
+
+
+def student_steps(recipe: Recipe, run: Run, kept: int, steps: int | None) -> int:
+    """How many steps a student takes: those given, or by its matched-iterations factor."""
+    if steps is not None:
+        return steps
+    return planned_steps(recipe, kept, whole=run.initial_size, matched_iterations=run.matched_iterations)
+
+
+def _cross_entropy(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> float:
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(shifted).sum(axis=1))
+    return float((log_sum - shifted[np.arange(len(labels)), labels]).mean())
+
+
+def read_result(file: Path) -> dict[str, Any] | None:
+    """What came out of a run, or None if it has not ended."""
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None

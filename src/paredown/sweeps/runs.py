@@ -1,0 +1,74 @@
+"""The runs of a sweep: values whose hash is their file name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from paredown.sweeps.settings import Grid
+
+__all__ = ["Run", "Scoring", "expand", "scorings"]
+
+
+@dataclass(frozen=True, order=True)
+class Scoring:
+    """The scores of one initial set: shared by the runs that prune it."""
+
+    initial_size: int
+    metric: str
+    seed: int
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """One student: which subset it is trained on, and for how long."""
+
+    initial_size: int
+    keep_fraction: float
+    metric: str
+    strategy: str
+    balance: float
+    matched_iterations: float
+    seed: int
+
+    @property
+    def scoring(self) -> Scoring | None:
+        """The scores it selects by; none for a random or the whole subset."""
+        chance = self.metric == "random" or self.keep_fraction == 1
+        return None if chance else Scoring(self.initial_size, self.metric, self.seed)
+
+    def name(self, meaning: dict[str, Any]) -> str:
+        """A hash of the run and of everything else its result depends on."""
+        return content_name({"run": asdict(self), **meaning})
+
+
+def content_name(value: Any) -> str:
+    """A short hash of plain values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def expand(grid: Grid) -> list[Run]:
+    """All runs of a grid, the random baseline among them, each once, in a fixed order.
+
+    A random subset has no score, strategy or floor; the whole set has no subset at all. Both are runs with
+    `metric = "random"`, so that every combination finds the baseline of its size and duration.
+    """
+    runs = set[Run]()
+    for size, fraction, factor, seed in product(
+        grid.initial_size, grid.keep_fraction, grid.matched_iterations, grid.seed
+    ):
+        runs.add(Run(size, float(fraction), "random", "random", 0.0, float(factor) if fraction < 1 else 1.0, seed))
+        if fraction == 1:
+            continue
+        for metric, strategy, balance in product(grid.metric, grid.strategy, grid.balance):
+            if metric != "random" and strategy != "random":
+                runs.add(Run(size, float(fraction), metric, strategy, float(balance), float(factor), seed))
+    return sorted(runs)
+
+
+def scorings(runs: list[Run]) -> list[Scoring]:
+    """The scorings that runs need, each once, in a fixed order."""
+    return sorted({run.scoring for run in runs if run.scoring is not None})

@@ -1,0 +1,200 @@
+"""What a sweep is: data, student, probe and a grid, from a TOML file or Python, checked before anything runs."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from paredown.errors import PareError, unknown_name
+from paredown.metrics import METRICS
+from paredown.selection import STRATEGIES
+from paredown.train import RECIPES, Recipe, find_recipe
+
+__all__ = ["Data", "Grid", "Probe", "Settings", "Student", "read_settings"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where the examples are: anything `open_source` takes, with a test set of its own."""
+
+    source: str
+    test: str | None = None  # where the test examples are; the same place, split `test`, if not given
+    labels: str | None = None
+    test_labels: str | None = None
+    encoder: str = "auto"  # how images become features, where the student is trained on features
+    label_noise: float = 0.0  # share of the training labels replaced by other ones at random
+
+    def check(self) -> None:
+        if not 0 <= self.label_noise < 1:
+            raise PareError(f"[data] label_noise must be in [0, 1), got {self.label_noise}.")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every combination of these is a run, and so is a random subset of every size."""
+
+    initial_size: tuple[int, ...]
+    keep_fraction: tuple[float, ...]
+    strategy: tuple[str, ...] = ("hard",)
+    metric: tuple[str, ...] = ("el2n",)
+    balance: tuple[float, ...] = (0.0,)
+    seed: tuple[int, ...] = (0, 1, 2, 3)
+    matched_iterations: tuple[float, ...] = (1.0,)
+
+    def check(self) -> None:
+        for entry in fields(self):
+            values = getattr(self, entry.name)
+            if not values:
+                raise PareError(f"[grid] {entry.name} is empty, so there is nothing to run; give at least one value.")
+            if len(set(values)) < len(values):
+                raise PareError(f"[grid] {entry.name} names a value twice: {list(values)}.")
+        _all("initial_size", self.initial_size, lambda size: isinstance(size, int) and size >= 1, "whole and positive")
+        _all("keep_fraction", self.keep_fraction, lambda share: 0 < share <= 1, "in (0, 1]")
+        _all("balance", self.balance, lambda share: 0 <= share <= 1, "in [0, 1]")
+        _all("seed", self.seed, lambda seed: isinstance(seed, int) and seed >= 0, "whole and not negative")
+        _all("matched_iterations", self.matched_iterations, lambda factor: 0 <= factor <= 1, "in [0, 1]")
+        for name in self.metric:
+            if name not in METRICS:
+                raise unknown_name("metric", name, METRICS)
+        for name in self.strategy:
+            if name not in STRATEGIES:
+                raise unknown_name("strategy", name, STRATEGIES)
+
+
+@dataclass(frozen=True)
+class Student:
+    """The network that is trained on every subset."""
+
+    recipe: str = "mlp"
+    steps: int | None = None  # the same for every run, in place of the recipe's epochs and matched_iterations
+    changes: Mapping[str, Any] = field(default_factory=dict)  # to the recipe
+
+    def resolve(self) -> Recipe:
+        """The recipe with its changes."""
+        return find_recipe(self.recipe, **self.changes)
+
+    def check(self) -> None:
+        self.resolve()
+        if self.steps is not None and self.steps < 1:
+            raise PareError(f"[student] steps must be at least 1, got {self.steps}.")
+
+
+@dataclass(frozen=True)
+class Probe:
+    """How examples are scored: options of the metrics, among them the recipe of the probes."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, metric: str) -> dict[str, Any]:
+        """The options that a metric has."""
+        return {name: value for name, value in self.options.items() if name in METRICS[metric].options}
+
+    def check(self) -> None:
+        known = sorted({option for metric in METRICS.values() for option in metric.options})
+        for name in self.options:
+            if name not in known:
+                raise unknown_name("setting in [probe]", name, known)
+        recipe = self.options.get("recipe")
+        if isinstance(recipe, str) and recipe not in RECIPES:
+            raise unknown_name("recipe", recipe, RECIPES)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All of a sweep. Everything but the grid decides what a run with given values means."""
+
+    data: Data
+    grid: Grid
+    student: Student = field(default_factory=Student)
+    probe: Probe = field(default_factory=Probe)
+
+    def check(self) -> Settings:
+        """Raise on settings that cannot be meant; return the settings."""
+        for part in (self.data, self.grid, self.student, self.probe):
+            part.check()
+        return self
+
+    def meaning(self) -> dict[str, Any]:
+        """What every run of the sweep depends on beside its own values, as plain values."""
+        return {
+            "data": asdict(self.data),
+            "student": {"steps": self.student.steps, **self.student.resolve().settings()},
+            "probe": dict(self.probe.options),
+        }
+
+
+def read_settings(config: str | Path | Mapping[str, Any]) -> Settings:
+    """Settings from a TOML file or a dictionary of the same shape; unknown keys raise, naming the nearest known one.
+
+    `seeds = 4` may stand for `seed = [0, 1, 2, 3]`, and a single value for a list of one.
+    """
+    if isinstance(config, Mapping):
+        return _settings(config, "the sweep")
+    try:
+        values = tomllib.loads(Path(config).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PareError(f"{config}: there is no such file.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PareError(f"{config}: not readable as TOML ({error}).") from error
+    return _settings(values, str(config))
+
+
+def _settings(values: Mapping[str, Any], where: str) -> Settings:
+    parts = {entry.name for entry in fields(Settings)}
+    for name in values:
+        if name not in parts:
+            raise PareError(f"{where}: {unknown_name('part', name, parts)}")
+    for name in ("data", "grid"):
+        if name not in values:
+            raise PareError(f"{where}: there is no [{name}]; a sweep needs [data] and [grid].")
+    try:
+        student = dict(values.get("student", {}))
+        probe = dict(values.get("probe", {}))
+        changes = {name: student.pop(name) for name in list(student) if name not in ("recipe", "steps")}
+        probe.setdefault("recipe", student.get("recipe", "mlp"))
+        return Settings(
+            data=_part(Data, values["data"]),
+            grid=_part(Grid, _lists(values["grid"])),
+            student=Student(**student, changes=_tuples(changes)),
+            probe=Probe(_tuples(probe)),
+        ).check()
+    except PareError as error:
+        raise PareError(f"{where}: {error}") from error
+
+
+def _part(kind: Any, values: Mapping[str, Any]) -> Any:
+    name = kind.__name__.lower()
+    known = [entry.name for entry in fields(kind)]
+    for key in values:
+        if key not in known:
+            raise unknown_name(f"setting in [{name}]", key, known)
+    for entry in fields(kind):
+        if entry.name not in values and entry.default is MISSING:
+            raise PareError(f"[{name}] has no {entry.name}.")
+    return kind(**values)
+
+
+def _lists(values: Mapping[str, Any]) -> dict[str, Any]:
+    given = dict(values)
+    if "seeds" in given:
+        if "seed" in given:
+            raise PareError("[grid] has both seed and seeds; give one of them.")
+        number = given.pop("seeds")
+        if not isinstance(number, int) or number < 1:
+            raise PareError(f"[grid] seeds is how many, at least 1; got {number!r}.")
+        given["seed"] = list(range(number))
+    return {name: tuple(value) if isinstance(value, list | tuple) else (value,) for name, value in given.items()}
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def _all(name: str, values: Sequence[Any], holds: Any, what: str) -> None:
+    for value in values:
+        if isinstance(value, bool | str) or not math.isfinite(value) or not holds(value):
+            raise PareError(f"[grid] {name} must be {what}, got {value!r}.")

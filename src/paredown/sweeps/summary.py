@@ -1,0 +1,101 @@
+"""What a sweep says: every way of pruning against chance, with standard errors over seeds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+__all__ = ["Comparison", "compare_with_random", "curves_by_way"]
+
+_POINT = ("initial_size", "keep_fraction", "matched_iterations")
+_WAY = ("metric", "strategy", "balance")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One way of pruning at one point of the grid, beside random subsets of the same size.
+
+    `difference` is its test error less that of the random subset, seed by seed: both are taken from the same initial
+    set and trained for the same number of steps. Below zero, pruning helped.
+    """
+
+    initial_size: int
+    keep_fraction: float
+    matched_iterations: float
+    metric: str
+    strategy: str
+    balance: float
+    kept: int
+    seeds: int
+    test_error: float
+    stderr: float
+    random_error: float
+    random_stderr: float
+    difference: float
+    difference_stderr: float
+
+    @property
+    def z(self) -> float:
+        """The difference in standard errors; NaN for a single seed."""
+        return self.difference / self.difference_stderr if self.difference_stderr else math.nan
+
+
+def compare_with_random(table: pa.Table) -> list[Comparison]:
+    """Every combination that pruned, against chance, over the seeds for which both runs ended well."""
+    rows = [row for row in table.to_pylist() if row["status"] == "done" and row["keep_fraction"] < 1]
+    random = {(*(row[name] for name in _POINT), row["seed"]): row for row in rows if row["metric"] == "random"}
+    groups: dict[tuple[object, ...], list[tuple[dict, dict]]] = {}
+    for row in rows:
+        baseline = random.get((*(row[name] for name in _POINT), row["seed"]))
+        if row["metric"] != "random" and baseline is not None:
+            groups.setdefault(tuple(row[name] for name in (*_POINT, *_WAY)), []).append((row, baseline))
+    return [_comparison(key, pairs) for key, pairs in sorted(groups.items(), key=lambda item: tuple(map(str, item[0])))]
+
+
+def _comparison(key: tuple, pairs: list[tuple[dict, dict]]) -> Comparison:
+    pruned = np.array([row["test_error"] for row, _ in pairs])
+    chance = np.array([row["test_error"] for _, row in pairs])
+    values = dict(zip((*_POINT, *_WAY), key, strict=True))
+    return Comparison(
+        **values,
+        kept=pairs[0][0]["kept"],
+        seeds=len(pairs),
+        test_error=float(pruned.mean()),
+        stderr=_stderr(pruned),
+        random_error=float(chance.mean()),
+        random_stderr=_stderr(chance),
+        difference=float((pruned - chance).mean()),
+        difference_stderr=_stderr(pruned - chance),
+    )
+
+
+def _stderr(values: NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def curves_by_way(table: pa.Table) -> dict[str, dict[float, list[tuple[float, float, float]]]]:
+    """For every way of pruning and every kept fraction: (kept, mean test error, standard error) over initial sizes.
+
+    The whole sets, of fraction 1, are under `random`.
+    """
+    errors: dict[tuple[str, float, int], list[float]] = {}
+    for row in table.to_pylist():
+        if row["status"] == "done":
+            errors.setdefault((_way(row), row["keep_fraction"], row["kept"]), []).append(row["test_error"])
+    found: dict[str, dict[float, list[tuple[float, float, float]]]] = {}
+    for (way, fraction, kept), values in sorted(errors.items()):
+        measured = np.array(values)
+        found.setdefault(way, {}).setdefault(fraction, []).append((kept, float(measured.mean()), _stderr(measured)))
+    return found
+
+
+def _way(row: dict) -> str:
+    if row["metric"] == "random":
+        return "random"
+    floor = f", floor {row['balance']:g}" if row["balance"] else ""
+    duration = f", m = {row['matched_iterations']:g}" if row["matched_iterations"] < 1 else ""
+    return f"{row['metric']}, {row['strategy']}{floor}{duration}"

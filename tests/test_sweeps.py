@@ -1,0 +1,267 @@
+"""Sweeps: what is run, that killed ones end the same, and that mistakes are named."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from paredown.cli import app
+from paredown.errors import PareError
+from paredown.sweeps import Run, expand, read_settings, sweep
+from paredown.sweeps.data import initial_rows
+from paredown.sweeps.jobs import student_steps
+from paredown.sweeps.settings import Grid
+from paredown.sweeps.summary import compare_with_random, curves_by_way
+from paredown.train import find_recipe
+
+RUN = Run(100, 0.5, "el2n", "hard", 0.0, 1.0, 0)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> dict[str, Any]:
+    """Three classes in five dimensions, and students of a few steps."""
+    rng = np.random.default_rng(0)
+    for name, n in (("train", 90), ("test", 60)):
+        labels = np.arange(n) % 3
+        np.save(tmp_path / f"{name}.npy", rng.standard_normal((n, 5)) + 3 * np.eye(5)[labels])
+        np.save(tmp_path / f"{name}_labels.npy", labels)
+    return {
+        "data": {
+            "source": str(tmp_path / "train.npy"),
+            "labels": str(tmp_path / "train_labels.npy"),
+            "test": str(tmp_path / "test.npy"),
+            "test_labels": str(tmp_path / "test_labels.npy"),
+        },
+        "grid": {"initial_size": [40, 80], "keep_fraction": [0.25, 1.0], "seeds": 2},
+        "student": {"recipe": "linear", "steps": 5},
+        "probe": {"members": 2, "epochs": 2},
+    }
+
+
+def with_(config: dict[str, Any], part: str, **changes: Any) -> dict[str, Any]:
+    return {**config, part: {**config[part], **changes}}
+
+
+# --- what is run ---------------------------------------------------------------------------------------------------
+
+
+def test_chance_is_beside_every_run() -> None:
+    grid = Grid((10, 20), (0.5, 1.0), strategy=("hard", "easy"), metric=("el2n", "prototypes"), seed=(0, 1))
+    runs = expand(grid)
+    pruned = [run for run in runs if run.metric != "random"]
+    assert len(pruned) == 2 * 2 * 2 * 2  # sizes, strategies, metrics, seeds at the one fraction that prunes
+    assert {(run.initial_size, run.keep_fraction, run.seed) for run in runs if run.metric == "random"} == {
+        (size, fraction, seed) for size in (10, 20) for fraction in (0.5, 1.0) for seed in (0, 1)
+    }
+    assert len(set(runs)) == len(runs)
+    assert runs == expand(replace(grid, initial_size=(20, 10), strategy=("easy", "hard")))
+
+
+def test_a_run_is_named_by_all_that_decides_it() -> None:
+    names = {RUN.name({"student": 1}), RUN.name({"student": 2}), replace(RUN, seed=1).name({"student": 1})}
+    assert len(names) == 3
+    assert RUN.name({"a": 1, "b": 2}) == RUN.name({"b": 2, "a": 1})
+
+
+@pytest.mark.parametrize(("factor", "steps"), [(0.0, 10 * 1), (0.5, 15), (1.0, 10 * 2)])
+def test_matched_iterations_go_from_equal_epochs_to_equal_steps(factor: float, steps: int) -> None:
+    recipe = find_recipe("mlp", batch_size=50, epochs=10)
+    assert student_steps(recipe, replace(RUN, matched_iterations=factor), 50, None) == steps
+    assert student_steps(recipe, replace(RUN, matched_iterations=factor), 50, 7) == 7
+
+
+def test_initial_sets_of_one_seed_are_nested() -> None:
+    small, large, other = initial_rows(100, 10, 3), initial_rows(100, 30, 3), initial_rows(100, 10, 4)
+    assert len(set(large.tolist())) == 30
+    assert set(small.tolist()) < set(large.tolist())
+    assert set(small.tolist()) != set(other.tolist())
+
+
+# --- a whole sweep -------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_ends_in_one_table_and_goes_on_where_it_was(config: dict[str, Any], tmp_path: Path) -> None:
+    swept = sweep(config, out=tmp_path / "swept", workers=1)
+    table = swept.table
+    assert table.num_rows == 2 * 2 * 2 + 2 * 2  # random and whole, then pruned
+    assert set(table["status"].to_pylist()) == {"done"}
+    by_run = {(row["initial_size"], row["keep_fraction"], row["metric"], row["seed"]): row for row in table.to_pylist()}
+    assert by_run[40, 0.25, "el2n", 0]["kept"] == 10
+    assert by_run[80, 1.0, "random", 1]["kept"] == 80
+    for row in by_run.values():
+        right = np.mean(row["class_accuracy"])  # test classes are of equal size
+        assert row["test_error"] == pytest.approx(1 - right)
+        assert sum(row["class_kept"]) == row["kept"]
+
+    # What is missing is made again, nothing else, and the table is the same to the byte.
+    before = (tmp_path / "swept" / "results.parquet").read_bytes()
+    files = sorted((tmp_path / "swept" / "runs").iterdir())
+    times = {file: file.stat().st_mtime_ns for file in files}
+    for file in files[::3]:
+        file.unlink()
+    sweep(config, out=tmp_path / "swept", workers=1)
+    assert (tmp_path / "swept" / "results.parquet").read_bytes() == before
+    changed = [file for file in files if file.stat().st_mtime_ns != times[file]]
+    assert changed == files[::3]
+
+    # A larger grid keeps what it shares; other settings are refused.
+    larger = sweep(with_(config, "grid", seeds=3), out=tmp_path / "swept", workers=1)
+    assert larger.table.num_rows == 18
+    assert all(file.stat().st_mtime_ns == times[file] for file in files if file not in changed)
+    with pytest.raises(PareError, match="another student"):
+        sweep(with_(config, "student", learning_rate=0.5), out=tmp_path / "swept", workers=1)
+
+
+def test_killed_at_any_moment_it_ends_with_the_same_table(config: dict[str, Any], tmp_path: Path) -> None:
+    undisturbed = sweep(config, out=tmp_path / "undisturbed", workers=2).table
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    code = (
+        "import json, sys; from paredown.sweeps import sweep\n"
+        f"sweep(json.load(open({str(tmp_path / 'config.json')!r})), out={str(tmp_path / 'killed')!r}, workers=2)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    runs, kills = tmp_path / "killed" / "runs", 0
+    for wanted in (1, 4, 8):
+        process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+        while process.poll() is None and not (runs.exists() and len(list(runs.glob("*.json"))) >= wanted):
+            time.sleep(0.01)
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert kills >= 1
+    assert sweep(config, out=tmp_path / "killed", workers=2).table.equals(undisturbed)
+
+
+def test_a_run_that_fails_says_why_and_the_others_go_on(config: dict[str, Any], tmp_path: Path) -> None:
+    wild = with_(config, "student", learning_rate=1e38, steps=20)
+    wild["grid"] = {"initial_size": 40, "keep_fraction": 0.5, "seed": 0, "metric": "supervised_prototypes"}
+    swept = sweep(wild, out=tmp_path / "wild", workers=1)
+    assert swept.table["status"].to_pylist() == ["failed", "failed"]
+    assert all("the loss became" in reason for _, reason in swept.failed)
+    assert compare_with_random(swept.table) == []
+
+
+def test_images_and_features_of_one_sweep(config: dict[str, Any], tmp_path: Path) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for split, n in (("train", 12), ("test", 6)):
+        for number in range(n):
+            file = tmp_path / split / "ab"[number % 2] / f"{number:02d}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(file)
+    images = {
+        "data": {"source": str(tmp_path / "train"), "test": str(tmp_path / "test"), "encoder": "pixels"},
+        "grid": {"initial_size": 12, "keep_fraction": 0.5, "seed": 0, "metric": ["el2n", "prototypes"]},
+        "student": {"recipe": "tiny_cnn", "steps": 2, "image_size": 8, "batch_size": 4},
+        "probe": {"recipe": "mlp", "members": 2, "epochs": 1, "k": 2, "sensitivity": False},
+    }
+    swept = sweep(images, out=tmp_path / "swept", workers=1)
+    assert swept.table["status"].to_pylist() == ["done"] * 3
+    assert sorted(path.name for path in (tmp_path / "swept" / "data").iterdir()) == ["features", "images"]
+
+
+def test_noisy_labels_are_the_share_asked_for(config: dict[str, Any], tmp_path: Path) -> None:
+    noisy = with_(config, "data", label_noise=0.3)
+    noisy["grid"] = {"initial_size": 90, "keep_fraction": 1.0, "seed": 0}
+    sweep(noisy, out=tmp_path / "noisy", workers=1)
+    data = tmp_path / "noisy" / "data" / "features"
+    assert 0.15 < np.mean(np.load(data / "train_labels.npy") != np.arange(90) % 3) < 0.45
+    np.testing.assert_array_equal(np.load(data / "test_labels.npy"), np.arange(60) % 3)
+
+
+# --- what it says --------------------------------------------------------------------------------------------------
+
+
+def test_differences_are_paired_by_seed() -> None:
+    import pyarrow as pa
+
+    def row(metric: str, seed: int, error: float) -> dict[str, Any]:
+        run = replace(RUN, metric=metric, seed=seed, strategy="random" if metric == "random" else "hard")
+        return {**vars(run), "kept": 50, "test_error": error, "status": "done"}
+
+    rows = [row("random", seed, error) for seed, error in enumerate((0.2, 0.3, 0.4))]
+    rows += [row("el2n", seed, error) for seed, error in enumerate((0.1, 0.21, 0.29))]
+    table = pa.Table.from_pylist(rows)
+    (found,) = compare_with_random(table)
+    assert (found.seeds, found.test_error, found.random_error) == (3, pytest.approx(0.2), pytest.approx(0.3))
+    assert found.difference == pytest.approx(-0.1)
+    assert found.difference_stderr == pytest.approx(0.01 / np.sqrt(3))  # of -0.1, -0.09 and -0.11
+    assert found.z == pytest.approx(-0.1 / (0.01 / np.sqrt(3)))
+    assert curves_by_way(table)["el2n, hard"][0.5] == [(50, pytest.approx(0.2), pytest.approx(found.stderr))]
+
+
+# --- mistakes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "message"),
+    [
+        (
+            "grid",
+            {"keep_fractions": [0.5]},
+            r"unknown setting in \[grid\] 'keep_fractions'.*Did you mean 'keep_fraction'",
+        ),
+        ("grid", {"keep_fraction": []}, r"keep_fraction is empty, so there is nothing to run"),
+        ("grid", {"keep_fraction": [0.5, 1.5]}, r"keep_fraction must be in \(0, 1\], got 1.5"),
+        ("grid", {"initial_size": [1000]}, r"asks for 1,000 examples, and .* has 90"),
+        ("grid", {"initial_size": [10, 10]}, r"initial_size names a value twice"),
+        ("grid", {"metric": ["eln2"]}, r"unknown metric 'eln2'.*Did you mean 'el2n'"),
+        ("grid", {"strategy": "hardest"}, r"unknown strategy 'hardest'.*Did you mean 'hard'"),
+        ("grid", {"seed": [0], "seeds": 2}, r"both seed and seeds"),
+        ("grid", {"matched_iterations": 2}, r"matched_iterations must be in \[0, 1\], got 2"),
+        ("student", {"recipe": "mpl"}, r"unknown recipe 'mpl'.*Did you mean 'mlp'"),
+        ("student", {"learning_rat": 1}, r"unknown setting of a recipe 'learning_rat'.*Did you mean 'learning_rate'"),
+        ("student", {"steps": 0}, r"steps must be at least 1"),
+        ("probe", {"member": 2}, r"unknown setting in \[probe\] 'member'.*Did you mean 'members'"),
+        ("data", {"label_noise": 1.0}, r"label_noise must be in \[0, 1\)"),
+        ("data", {"test": None}, r"has no test split of its own"),
+        ("data", {"labels": None}, r"has no labels, and a sweep measures accuracy; give \[data\] labels"),
+    ],
+)
+def test_mistakes_are_named_before_anything_runs(
+    part: str, changes: dict[str, Any], message: str, config: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(PareError, match=message):
+        sweep(with_(config, part, **changes), out=tmp_path / "swept")
+    assert not (tmp_path / "swept" / "runs").exists()
+
+
+def test_parts_that_are_missing_or_misspelt(config: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(PareError, match=r"unknown part 'gird'.*Did you mean 'grid'"):
+        read_settings({"data": config["data"], "gird": config["grid"]})
+    with pytest.raises(PareError, match=r"there is no \[grid\]"):
+        read_settings({"data": config["data"]})
+    with pytest.raises(PareError, match=r"\[data\] has no source"):
+        read_settings({"data": {}, "grid": config["grid"]})
+    (tmp_path / "broken.toml").write_text("[grid\n")
+    with pytest.raises(PareError, match=r"broken.toml: not readable as TOML"):
+        read_settings(tmp_path / "broken.toml")
+
+
+def test_the_command_line(config: dict[str, Any], tmp_path: Path) -> None:
+    lines = []
+    for part, values in with_(config, "grid", initial_size=[40], seeds=2).items():
+        lines += [f"[{part}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items())]
+    (tmp_path / "sweep.toml").write_text("\n".join(lines))
+    command = ["sweep", str(tmp_path / "sweep.toml"), "-o", str(tmp_path / "swept"), "--workers", "1"]
+    result = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["runs"] == pq.read_table(said["results"]).num_rows == 6
+    assert [row["kept"] for row in said["against_random"]] == [10]
+    assert Path(said["picture"]).stat().st_size > 10_000
+    shown = CliRunner().invoke(app, command, catch_exceptions=False).stdout
+    assert "against random subsets of the same size" in shown

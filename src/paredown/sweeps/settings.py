@@ -90,8 +90,10 @@ class Probe:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, metric: str) -> dict[str, Any]:
-        """The options that a metric has."""
-        return {name: value for name, value in self.options.items() if name in METRICS[metric].options}
+        """The options that a metric has; `k` without pseudo-labels is that of the prototypes beside it."""
+        entry = METRICS[metric]
+        foreign = {"k"} if "training" in entry.needs and not self.options.get("pseudo_labels") else set()
+        return {name: value for name, value in self.options.items() if name in entry.options.keys() - foreign}
 
     def check(self) -> None:
         known = sorted({option for metric in METRICS.values() for option in metric.options})

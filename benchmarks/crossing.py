@@ -2,9 +2,9 @@
 
     python benchmarks/crossing.py [mnist:FOLDER or fashion_mnist:FOLDER] [RESULTS]
 
-EL2N by three probes that see the initial set alone, a multilayer perceptron on pixels as the student, 1500 steps for every
-student, random subsets of the same size from the same initial set beside each. About 112 students; a stopped run goes on
-from RESULTS. Prints the difference to chance with its standard error, and the exponents at fixed fractions.
+EL2N by three probes that see the initial set alone, a multilayer perceptron on pixels as the student, 1500 steps for
+every student, random subsets of the same size from the same initial set beside each. 112 students; a stopped run goes
+on from RESULTS. Prints the difference to chance with its standard error, and the exponents at fixed fractions.
 """
 
 from __future__ import annotations

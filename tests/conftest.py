@@ -8,10 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from paredown.cli import main
+
+# Nothing is timed in a test: on a busy machine an example may take any time.
+settings.register_profile("paredown", deadline=None)
+settings.load_profile("paredown")
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def test_plain_grouping_is_ordinary_k_means(rng) -> None:
     assert np.square(rows).sum(axis=1).mean() - 2 * found.fit == pytest.approx(squared, rel=1e-2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=12), st.data())
 def test_shares_add_up(sizes, data) -> None:
     k = data.draw(st.integers(len(sizes), sum(sizes)))

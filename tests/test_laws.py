@@ -89,7 +89,7 @@ def test_predictions_come_with_limits(rng) -> None:
     assert high[1] / low[1] > 2 * (high[0] / low[0] - 1) + 1  # far beyond the data less is known
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     scale=st.floats(1e-3, 1e6),
     factor=st.floats(1e-2, 1.0),

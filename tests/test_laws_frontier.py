@@ -41,7 +41,7 @@ def test_a_point_above_the_line_between_two_others_is_not_on_it() -> None:
     np.testing.assert_array_equal(found.kept_size, [100, 1000])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     points=st.dictionaries(
         st.tuples(st.sampled_from([1.0, 0.5, 0.2]), st.integers(1, 30)), st.floats(0.01, 1.0), min_size=1, max_size=25

@@ -95,7 +95,7 @@ def test_every_metric_has_a_row_here() -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(cut=st.integers(1, 399), data=st.data())
 def test_row_wise(name: str, cut: int, data) -> None:
     """Two halves give the same bits as the whole, and permuted rows permuted scores."""

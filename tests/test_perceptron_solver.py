@@ -143,7 +143,7 @@ def problems(draw):
     return x * (y * np.sign(x @ teacher))[:, None], y, rng
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(problems(), st.floats(1e-3, 1e3))
 def test_law_margin_scales_with_the_inputs(problem, scale):
     x, y, _ = problem
@@ -152,7 +152,7 @@ def test_law_margin_scales_with_the_inputs(problem, scale):
     np.testing.assert_allclose(scaled.weights, once.weights, atol=1e-6)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(problems())
 def test_law_order_and_mirroring_do_not_matter(problem):
     x, y, rng = problem
@@ -165,7 +165,7 @@ def test_law_order_and_mirroring_do_not_matter(problem):
         np.testing.assert_allclose(other.weights, once.weights, atol=1e-6)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(problems(), st.floats(1.001, 100))
 def test_law_an_example_beyond_the_margin_changes_nothing(problem, factor):
     x, y, rng = problem
@@ -177,7 +177,7 @@ def test_law_an_example_beyond_the_margin_changes_nothing(problem, factor):
     np.testing.assert_allclose(more.weights, once.weights, atol=1e-6)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(problems())
 def test_law_certificate(problem):
     x, y, _ = problem

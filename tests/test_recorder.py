@@ -138,7 +138,7 @@ def histories(draw, *, all_seen=False):
     return logits, labels, seen, draw(st.lists(st.integers(1, 5), max_size=2))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(histories())
 def test_online_equals_offline_to_the_last_bit(run):
     logits, labels, seen, cuts = run
@@ -178,7 +178,7 @@ def test_online_equals_offline_to_the_last_bit(run):
 # --- merging ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(histories(), st.data())
 def test_merging_in_any_order_is_one_recording(run, data):
     """Workers that share the examples out, runs that stop and go on, and members, merged in any order."""

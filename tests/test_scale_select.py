@@ -99,7 +99,7 @@ def fitting(options: dict, table: pa.Table) -> dict:
     return options if grouped else options | {"balance": 0.0, "quota": "none"}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(tables(), SETTINGS, SIZES, st.sampled_from([TINY, Limits(rows=16), Limits(rows=5, candidates=10, cells=64)]))
 def test_streamed_is_the_in_memory_selection_bit_for_bit(table, options, sizes, limits) -> None:
     options = fitting(options, table)
@@ -122,7 +122,7 @@ def test_streamed_is_the_in_memory_selection_bit_for_bit(table, options, sizes, 
             assert left.equals(right), name
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(tables(), SETTINGS, SIZES, st.randoms(use_true_random=False))
 def test_order_of_rows_and_shards_does_not_matter(table, options, sizes, random) -> None:
     options = fitting(options, table)

@@ -26,7 +26,7 @@ def test_several_metrics_share_a_table_and_a_training(paredown, files, digits, t
     command = ["score", "x.npy", "--labels", "y.npy", "--metric", "el2n,aum,prototypes", *QUICK, "--k", "5"]
     result = paredown(*command, "-o", "s.parquet", "--json")
     assert result.returncode == 0, result.stderr
-    assert "2 networks x 1 epochs, about" in result.stderr  # what it costs is said first
+    assert "2 networks x 1 epoch, about" in result.stderr  # what it costs is said first
     said = json.loads(result.stdout)
     assert list(said["metrics"]) == ["el2n", "aum", "prototypes"]
     options = {"recipe": "mlp", "members": 2, "epochs": 1, "k": 5}

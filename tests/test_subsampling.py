@@ -119,7 +119,7 @@ def test_memorization_from_subsets_is_the_expected_value() -> None:
     assert np.std(expected) > 0.2
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     models=st.integers(7, 60), n=st.integers(4, 80), share=st.sampled_from([0.3, 0.5, 0.7]), seed=st.integers(0, 1000)
 )

@@ -145,7 +145,7 @@ FRACTION = st.floats(0.01, 0.99)
 ANGLE = st.floats(0, 90)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(alpha=ALPHA, f=FRACTION, theta=ANGLE)
 def test_ends_are_windows(alpha: float, f: float, theta: float) -> None:
     for end in ("hard", "easy"):
@@ -154,7 +154,7 @@ def test_ends_are_windows(alpha: float, f: float, theta: float) -> None:
         np.testing.assert_allclose(same.test_error, kept.test_error, rtol=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(alpha=ALPHA, f=FRACTION, theta=ANGLE, strategy=st.sampled_from(["hard", "easy"]))
 def test_student_is_a_unit_vector_with_positive_margin(alpha: float, f: float, theta: float, strategy: str) -> None:
     s = solve(alpha, f, theta=theta, strategy=strategy)
@@ -166,7 +166,7 @@ def test_student_is_a_unit_vector_with_positive_margin(alpha: float, f: float, t
     assert in_plane < 1 + 1e-12
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(alpha=ALPHA, factor=st.floats(1.01, 3))
 def test_more_random_examples_help(alpha: float, factor: float) -> None:
     assert solve(alpha * factor, 1.0).test_error < solve(alpha, 1.0).test_error

@@ -178,7 +178,6 @@ def test_random_views_by_hand() -> None:
     np.testing.assert_array_equal(random_view(image, 4, np.array([quarter, 0.5, 1, 0.5])), pixels[2:6, 4:])
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=4, max_size=4), st.integers(5, 40), st.integers(5, 40))
 def test_random_views_stay_inside(crop, width, height) -> None:
     view = random_view(Image.new("L", (width, height), 200), 6, np.array(crop))

@@ -53,8 +53,9 @@ class Cost:
 
     def __str__(self) -> str:
         lengths = sorted({training.epochs for training in self.trainings})
-        epochs = " or ".join(map(str, lengths))
-        return f"{self.models} networks x {epochs} epochs, about {format_duration(self.seconds)}"
+        networks = "1 network" if self.models == 1 else f"{self.models} networks"
+        epochs = "1 epoch" if lengths == [1] else f"{' or '.join(map(str, lengths))} epochs"
+        return f"{networks} x {epochs}, about {format_duration(self.seconds)}"
 
 
 def plan_trainings(

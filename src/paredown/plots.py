@@ -145,11 +145,25 @@ def sweep_picture(table: Any, path: Path) -> Path | None:
             for fraction, points in sorted(curves.items()):
                 style = {"marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.4}
                 axes.errorbar(*_columns(points), color=fraction_color(fraction), label=f"f = {fraction:g}", **style)
-            axes.set(xscale="log", yscale="log", xlabel="examples kept", title=way)
+            axes.set(xscale="log", yscale="log", xlabel="examples kept")
+            axes.set_title(way, loc="left")
             axes.legend()
-        grid[0][0].set_ylabel("test error")
+            for axis in (axes.xaxis, axes.yaxis):
+                _plain_ticks(axis)
+        grid[0][0].set_ylabel("test error, %")
     return path
 
 
 def _columns(points: Sequence[tuple[float, float, float]]) -> tuple[Any, ...]:
-    return tuple(zip(*sorted(points), strict=True))
+    """Sizes, and errors with their standard errors in per cent."""
+    size, error, stderr = np.array(sorted(points)).T
+    return size, 100 * error, 100 * stderr
+
+
+def _plain_ticks(axis: Any) -> None:
+    """1, 2, 5, 10, ... written out on a logarithmic axis."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}" if value < 1e6 else f"{value:.0e}"))
+    axis.set_minor_formatter(NullFormatter())

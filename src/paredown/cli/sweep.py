@@ -64,15 +64,17 @@ def _show(swept: Swept, compared: list[Comparison], picture: Path | None) -> Non
     from rich.table import Table
 
     shown = Table(title="test error in % against random subsets of the same size", title_justify="left")
-    for heading in ("initial", "kept", "pruned by", "error", "random", "difference", "z"):
+    for heading in ("initial", "f", "kept", "pruned by", "error", "random", "difference", "z"):
         shown.add_column(heading, justify="left" if heading == "pruned by" else "right")
     for row in compared[:_SHOWN]:
         floor = f", floor {row.balance:g}" if row.balance else ""
+        duration = f", m = {row.matched_iterations:g}" if row.matched_iterations < 1 else ""
         color = "" if not abs(row.z) >= 3 else "green" if row.z < 0 else "red"
         shown.add_row(
             f"{row.initial_size:,}",
+            f"{row.keep_fraction:g}",
             f"{row.kept:,}",
-            f"{row.metric}, {row.strategy}{floor}, f = {row.keep_fraction:g}, m = {row.matched_iterations:g}",
+            f"{row.metric}, {row.strategy}{floor}{duration}",
             f"{100 * row.test_error:.2f} ± {100 * row.stderr:.2f}",
             f"{100 * row.random_error:.2f} ± {100 * row.random_stderr:.2f}",
             f"{100 * row.difference:+.2f}",

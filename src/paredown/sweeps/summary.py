@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,12 +49,12 @@ def compare_with_random(table: pa.Table) -> list[Comparison]:
     """Every combination that pruned, against chance, over the seeds for which both runs ended well."""
     rows = [row for row in table.to_pylist() if row["status"] == "done" and row["keep_fraction"] < 1]
     random = {(*(row[name] for name in _POINT), row["seed"]): row for row in rows if row["metric"] == "random"}
-    groups: dict[tuple[object, ...], list[tuple[dict, dict]]] = {}
+    groups: dict[tuple[Any, ...], list[tuple[dict, dict]]] = {}
     for row in rows:
         baseline = random.get((*(row[name] for name in _POINT), row["seed"]))
         if row["metric"] != "random" and baseline is not None:
             groups.setdefault(tuple(row[name] for name in (*_POINT, *_WAY)), []).append((row, baseline))
-    return [_comparison(key, pairs) for key, pairs in sorted(groups.items(), key=lambda item: tuple(map(str, item[0])))]
+    return [_comparison(key, groups[key]) for key in sorted(groups)]
 
 
 def _comparison(key: tuple, pairs: list[tuple[dict, dict]]) -> Comparison:

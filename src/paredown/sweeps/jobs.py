@@ -35,7 +35,7 @@ def input_kind(metric: str, options: dict[str, Any]) -> str:
 def score_initial_set(common: dict[str, Any], job: dict[str, Any]) -> str:
     """Score the examples of one initial set by probes that see nothing else; write one number for each."""
     scoring = Scoring(**job["scoring"])
-    options = {name: tuple(v) if isinstance(v, list) else v for name, v in job["options"].items()}
+    options = _tuples(job["options"])
     examples, _ = open_data(Path(common["data"]) / input_kind(scoring.metric, options))
     source = initial_source(examples, initial_rows(len(examples), scoring.initial_size, scoring.seed))
     scores = score(source, metric=scoring.metric, seed=scoring.seed, **options)
@@ -47,8 +47,9 @@ def score_initial_set(common: dict[str, Any], job: dict[str, Any]) -> str:
 def run_student(common: dict[str, Any], job: dict[str, Any]) -> str:
     """Train one student on its subset, test it, and write what came out; a failure is a result too."""
     run = Run(**job["run"])
-    recipe = Recipe(**{n: tuple(v) if isinstance(v, list) else v for n, v in common["recipe"].items()})
+    recipe = Recipe(**_tuples(common["recipe"]))
     start = time.perf_counter()
+    outcome: dict[str, Any]
     try:
         outcome = {"status": "done", **_train(run, recipe, common, job)}
     except PareError as error:
@@ -57,6 +58,11 @@ def run_student(common: dict[str, Any], job: dict[str, Any]) -> str:
     with new_output(Path(job["file"]), overwrite=True) as part:
         write_json({"run": asdict(run), **outcome}, part)
     return outcome["status"]
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _train(run: Run, recipe: Recipe, common: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:

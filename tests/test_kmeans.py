@@ -188,3 +188,13 @@ def test_bad_settings_are_named(options, message) -> None:
     rows = np.ones((4000, 1024), np.float32)
     with pytest.raises(PareError, match=message):
         KMeans(options.pop("k", 5), seed=0, **options).cluster(open_source(rows))
+
+
+def test_many_clusters_that_lose_their_rows_are_repaired_in_one_pass(rng) -> None:
+    rows = unit(rng.standard_normal((4000, 6)))
+    centroids = np.concatenate(
+        [rows[:8], np.repeat(-rows.mean(axis=0, keepdims=True), 2992, axis=0)]
+    )  # copies get none
+    found = lloyd_pass(HeldRows(rows), unit(centroids), kernels.ExactSearch(unit(centroids)))
+    used = len(np.unique(kernels.ExactSearch(found.centroids)(rows)[0]))
+    assert used >= 3000 // 8

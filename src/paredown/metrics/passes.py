@@ -96,6 +96,7 @@ class _Sums:
     def __init__(self, k: int, dim: int) -> None:
         self.sums, self.counts, self.total = np.zeros((k, dim)), np.zeros(k, np.int64), 0.0
         self._worst, self._worst_cosine = np.empty((0, dim), np.float32), np.empty(0, np.float32)
+        self._spare = max(_SPARE, k // 8)
 
     def add(self, rows: Rows, index: Indices, cosine: NDArray[np.float32]) -> Indices:
         """Add rows to their clusters; which clusters that changed."""
@@ -107,9 +108,9 @@ class _Sums:
         self.sums[present] += members.T @ rows
         self.counts[present] += np.bincount(member)
         self.total += float(cosine.sum(dtype=np.float64))
-        bad = np.argpartition(cosine, _SPARE)[:_SPARE] if n > _SPARE else np.arange(n)
+        bad = np.argpartition(cosine, self._spare)[: self._spare] if n > self._spare else np.arange(n)
         both = np.concatenate([self._worst_cosine, cosine[bad]])
-        worst = np.argsort(both, kind="stable")[:_SPARE]
+        worst = np.argsort(both, kind="stable")[: self._spare]
         self._worst, self._worst_cosine = np.concatenate([self._worst, rows[bad]])[worst], both[worst]
         return present
 

@@ -46,7 +46,8 @@ Metric = Annotated[
     typer.Option(
         help="How hardness is measured. From embeddings: prototypes, supervised_prototypes, typicality, duplicates, "
         "k_center, density. From training networks: el2n, forgetting, memorization, influence_max, influence_sum_abs, "
-        "active_learning, ddd, aum, margin, entropy, grand, dyn_unc, tdds, confidence, variability. Or random.",
+        "active_learning, ddd, aum, margin, entropy, grand, dyn_unc, tdds, confidence, variability, "
+        "correctness. Or random.",
         show_default="prototypes",
     ),
 ]

@@ -18,7 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from paredown.cli import app
+from paredown.data import Scores
 from paredown.errors import PareError
+from paredown.io import write_scores
 from paredown.sweeps import Run, expand, read_settings, sweep
 from paredown.sweeps.data import initial_rows
 from paredown.sweeps.jobs import student_steps
@@ -70,9 +72,12 @@ def test_chance_is_beside_every_run() -> None:
 
 
 def test_a_run_is_named_by_all_that_decides_it() -> None:
-    names = {RUN.name({"student": 1}), RUN.name({"student": 2}), replace(RUN, seed=1).name({"student": 1})}
-    assert len(names) == 3
-    assert RUN.name({"a": 1, "b": 2}) == RUN.name({"b": 2, "a": 1})
+    names = {RUN.name({"student": 1}, "probe"), RUN.name({"student": 2}, "probe"), RUN.name({"student": 1}, "other")}
+    names.add(replace(RUN, seed=1).name({"student": 1}, "probe"))
+    assert len(names) == 4
+    assert RUN.name({"a": 1, "b": 2}, 0) == RUN.name({"b": 2, "a": 1}, 0)
+    chance = replace(RUN, metric="random", strategy="random")
+    assert chance.name({"student": 1}, "probe") == chance.name({"student": 1}, "other")  # no score has a part in it
 
 
 @pytest.mark.parametrize(("factor", "steps"), [(0.0, 10 * 1), (0.5, 15), (1.0, 10 * 2)])
@@ -265,3 +270,66 @@ def test_the_command_line(config: dict[str, Any], tmp_path: Path) -> None:
     assert Path(said["picture"]).stat().st_size > 10_000
     shown = CliRunner().invoke(app, command, catch_exceptions=False).stdout
     assert "against random subsets of the same size" in shown
+
+
+# --- names for probes, files of scores, and what else is kept ------------------------------------------------------
+
+
+def test_named_probes_share_one_baseline(config, tmp_path) -> None:
+    """A weak and a strong probe of one metric are two rows of one table, and adding one keeps what is there."""
+    named = {**config["probe"], "weak": {"metric": "el2n", "epochs": 1}, "el2n": {"epochs": 6}}
+    settings = read_settings({**with_(config, "grid", metric=["weak", "el2n"]), "probe": named})
+    assert settings.probe.find("weak").options["epochs"] == 1
+    assert settings.probe.find("el2n").options == {"members": 2, "epochs": 6, "recipe": "linear"}
+    first = sweep({**config, "probe": named}, out=tmp_path / "out", workers=1)
+    before = {file.name for file in (tmp_path / "out" / "runs").iterdir()}
+    both = sweep(settings, out=tmp_path / "out", workers=1)
+    assert before < {file.name for file in (tmp_path / "out" / "runs").iterdir()}
+    assert first.table.num_rows == 2 * 2 * 2 + 2 * 2
+    assert both.table.num_rows == first.table.num_rows + 2 * 2
+    assert {row.metric for row in compare_with_random(both.table)} == {"weak", "el2n"}
+
+
+def test_scores_of_a_file_are_matched_by_id(config, tmp_path) -> None:
+    """Scores in another order, that make the hardest of all rows the multiples of four."""
+    ids = np.random.default_rng(1).permutation(90)
+    write_scores(Scores(np.where(ids % 4 == 0, 1.0, 0.0), ids, "mine"), tmp_path / "mine.parquet")
+    config = with_(config, "grid", metric=["mine"], initial_size=[90], keep_fraction=[23 / 90], seeds=1)
+    config["probe"] = {**config["probe"], "mine": {"scores": str(tmp_path / "mine.parquet")}}
+    table = sweep(config, out=tmp_path / "out", workers=1).table.to_pylist()
+    (kept,) = [row["class_kept"] for row in table if row["metric"] == "mine"]
+    labels = np.load(tmp_path / "train_labels.npy")
+    assert kept == np.bincount(labels[np.arange(0, 90, 4)]).tolist()
+
+
+def test_scores_of_other_examples_are_refused(config, tmp_path) -> None:
+    write_scores(Scores(np.zeros(89), np.arange(1, 90), "mine"), tmp_path / "mine.parquet")
+    config["probe"] = {"mine": {"scores": str(tmp_path / "mine.parquet")}}
+    with pytest.raises(PareError, match=r"1 of the 90 examples .* have no score in it, the first of them 0"):
+        sweep(with_(config, "grid", metric=["mine"]), out=tmp_path / "out", workers=1)
+
+
+@pytest.mark.parametrize(
+    ("probe", "message"),
+    [
+        ({"weak": {"epochs": 4}}, r"\[probe.weak\]: unknown metric 'weak'.* `metric = NAME` or `scores = FILE`"),
+        ({"weak": {"metric": "el2n", "epoch": 4}}, r"\[probe.weak\]: unknown option of el2n 'epoch'.*epochs"),
+        ({"mine": {"scores": "x.parquet", "epochs": 4}}, r"\[probe.mine\] takes scores from a file.*leave out epochs"),
+        ({"random": {"metric": "el2n"}}, r"the name 'random' is that of the baseline"),
+    ],
+)
+def test_mistakes_in_named_probes_are_named(config, probe, message) -> None:
+    with pytest.raises(PareError, match=message):
+        read_settings({**config, "probe": probe})
+
+
+def test_weights_and_learning_curves_are_kept_when_asked(config, tmp_path) -> None:
+    config = with_(config, "student", keep_weights=True, test_every_epoch=True, steps=None)
+    config["student"].pop("steps")
+    config = with_(with_(config, "student", epochs=3), "grid", seeds=1, initial_size=[80])
+    swept = sweep(config, out=tmp_path / "out", workers=1)
+    for row in swept.table.to_pylist():
+        assert (tmp_path / "out" / "runs" / f"{row['run']}.pt").exists()
+        assert len(row["epoch_errors"]) == 3
+        assert row["epoch_errors"][-1] == pytest.approx(row["test_error"])
+        assert row["top5_error"] is None

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from paredown.data import Labels, hash_ids
 from paredown.errors import PareError
-from paredown.io import new_output, write_json
+from paredown.io import new_output, read_scores, write_json
 from paredown.progress import Track, silent
 from paredown.sources import ArrayImages, ArraySource, Source, load_column, open_source
-from paredown.sweeps.settings import Data
+from paredown.sweeps.settings import Data, Scorer
 from paredown.train import Recipe
 from paredown.train.examples import Examples, TrainingSet, load_examples
 
-__all__ = ["initial_rows", "initial_source", "open_data", "prepare_data"]
+__all__ = ["align_scores", "initial_rows", "initial_source", "open_data", "prepare_data"]
 
 _ALL = 2**62  # images are kept in memory, whatever their size: a worker maps them
 _NOISE_SEED = 0x5EED
@@ -73,6 +73,23 @@ def _noisy(examples: TrainingSet, share: float) -> NDArray[np.int64]:
     other = 1 + hash_ids(examples.ids, seed=_NOISE_SEED + 1) % np.uint64(max(1, len(examples.classes) - 1))
     replaced = (examples.labels + other.astype(np.int64)) % len(examples.classes)
     return np.where(drawn < share, replaced, examples.labels)
+
+
+def align_scores(data: Data, scorer: Scorer, file: Path) -> None:
+    """Scores made before, matched to the training examples by their ids, as one number per row."""
+    assert scorer.scores is not None
+    train, _ = _open(data)
+    given = read_scores(scorer.scores, metric=scorer.metric)
+    place = {identity: row for row, identity in enumerate(given.ids.tolist())}
+    missing = [identity for identity in train.ids.tolist() if identity not in place]
+    if missing:
+        raise PareError(
+            f"{scorer.scores}: {len(missing):,} of the {len(train):,} examples of {data.source} have no score in it, "
+            f"the first of them {missing[0]!r}; score that source, or give the scores its ids."
+        )
+    rows = np.array([place[identity] for identity in train.ids.tolist()], np.int64)
+    with new_output(file, overwrite=True) as part, part.open("wb") as stream:
+        np.save(stream, given.values[rows], allow_pickle=False)
 
 
 @lru_cache(maxsize=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -16,10 +17,10 @@ from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError
 from paredown.io import new_output, provenance_metadata
 from paredown.progress import Track, silent
-from paredown.sweeps.data import prepare_data
-from paredown.sweeps.jobs import input_kind, read_result
-from paredown.sweeps.runs import Run, content_name, expand, scorings
-from paredown.sweeps.settings import Settings, read_settings
+from paredown.sweeps.data import align_scores, prepare_data
+from paredown.sweeps.jobs import read_result
+from paredown.sweeps.runs import Run, Scoring, content_name, expand, scorings
+from paredown.sweeps.settings import Scorer, Settings, read_settings
 from paredown.train import find_recipe
 from paredown.workers import Outcome, available_cores, run_jobs
 
@@ -101,11 +102,10 @@ def plan_sweep(
     folder = Path(out)
     recipe = settings.student.resolve()
     forms = {recipe.inputs: recipe}
-    for metric in settings.grid.metric:
-        options = settings.probe.of(metric)
-        probe = find_recipe(options.get("recipe", "mlp"))
-        kind = input_kind(metric, options)
-        forms.setdefault(kind, probe if probe.inputs == kind else find_recipe("mlp"))
+    for scorer in map(settings.probe.find, settings.grid.metric):
+        probe = find_recipe(scorer.options.get("recipe", "mlp"))
+        if scorer.inputs is not None:
+            forms.setdefault(scorer.inputs, probe if probe.inputs == scorer.inputs else find_recipe("mlp"))
     found = prepare_data(settings.data, forms, folder / "data", track=track)
     largest = max(settings.grid.initial_size)
     if largest > found["examples"]:
@@ -116,7 +116,8 @@ def plan_sweep(
     meaning = {"paredown": __version__, "found": found, **settings.meaning()}
     Checkpoint(folder, meaning)
     runs = expand(settings.grid)
-    files = {run: folder / "runs" / f"{run.name(meaning)}.json" for run in runs}
+    scorers = {name: _meaning_of(settings.probe.find(name)) for name in settings.grid.metric}
+    files = {run: folder / "runs" / f"{run.name(meaning, scorers.get(run.metric))}.json" for run in runs}
     results = {run: read_result(file) for run, file in files.items()}
     again = {None, "failed"} if retry_failed else {None}
     todo = tuple(run for run, result in results.items() if (result or {}).get("status") in again)
@@ -126,10 +127,16 @@ def plan_sweep(
 def _score(plan: Plan, workers: int, track: Track, engine: Engine) -> dict[Run, str]:
     """Score the initial sets that runs are waiting for; the runs whose scores could not be made, and why."""
     needed = [scoring for scoring in scorings(list(plan.todo)) if not _scores_file(plan, scoring).exists()]
+    given = {scoring for scoring in needed if _scorer(plan, scoring).scores is not None}
+    for name in sorted({scoring.metric for scoring in given}):
+        scoring = next(scoring for scoring in given if scoring.metric == name)
+        align_scores(plan.settings.data, _scorer(plan, scoring), _scores_file(plan, scoring))
+    needed = [scoring for scoring in needed if scoring not in given]
     jobs = [
         {
             "scoring": asdict(scoring),
-            "options": plan.settings.probe.of(scoring.metric),
+            "metric": _scorer(plan, scoring).metric,
+            "options": dict(_scorer(plan, scoring).options),
             "file": str(_scores_file(plan, scoring)),
         }
         for scoring in needed
@@ -164,6 +171,8 @@ def _outcomes(
         "data": str(plan.folder / "data"),
         "recipe": plan.settings.student.resolve().settings(),
         "steps": plan.settings.student.steps,
+        "keep_weights": plan.settings.student.keep_weights,
+        "test_every_epoch": plan.settings.student.test_every_epoch,
     }
     if not jobs:
         return
@@ -172,9 +181,26 @@ def _outcomes(
         yield from track(outcomes, label, total=len(jobs))
 
 
-def _scores_file(plan: Plan, scoring: Any) -> Path:
-    named = {"scoring": asdict(scoring), "options": plan.settings.probe.of(scoring.metric), **plan.meaning["found"]}
-    return plan.folder / "scores" / f"{content_name(named)}.npy"
+def _scorer(plan: Plan, scoring: Scoring) -> Scorer:
+    return plan.settings.probe.find(scoring.metric)
+
+
+def _meaning_of(scorer: Scorer) -> dict[str, Any]:
+    """What decides the scores, as plain values: of a file, its content."""
+    if scorer.scores is None:
+        return {"metric": scorer.metric, "options": dict(scorer.options)}
+    try:
+        with Path(scorer.scores).open("rb") as stream:
+            return {"scores": hashlib.file_digest(stream, "sha256").hexdigest(), "column": scorer.metric}
+    except OSError as error:
+        raise PareError(f"{scorer.scores}: the scores cannot be read ({error.strerror}).") from error
+
+
+def _scores_file(plan: Plan, scoring: Scoring) -> Path:
+    """Where the scores of an initial set are; those of a file are the same for all of them."""
+    meaning = _meaning_of(_scorer(plan, scoring))
+    own = {} if "scores" in meaning else {"initial_size": scoring.initial_size, "seed": scoring.seed}
+    return plan.folder / "scores" / f"{content_name({**meaning, **own, **plan.meaning['found']})}.npy"
 
 
 def _results(plan: Plan) -> dict[Run, dict[str, Any]]:
@@ -186,10 +212,12 @@ _MEASURED = {
     "kept": pa.int64(),
     "steps": pa.int64(),
     "test_error": pa.float64(),
+    "top5_error": pa.float64(),
     "test_loss": pa.float64(),
     "class_accuracy": pa.list_(pa.float64()),
     "class_kept": pa.list_(pa.int64()),
     "missing_classes": pa.list_(pa.string()),
+    "epoch_errors": pa.list_(pa.float64()),
     "status": pa.string(),
     "reason": pa.string(),
 }

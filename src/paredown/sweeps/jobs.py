@@ -13,32 +13,25 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError
 from paredown.io import new_output, write_json
-from paredown.metrics import METRICS
 from paredown.scoring import score
 from paredown.selection import select
 from paredown.sweeps.data import initial_rows, initial_source, open_data
 from paredown.sweeps.runs import Run, Scoring
-from paredown.train import Recipe, find_recipe
+from paredown.sweeps.settings import Scorer
+from paredown.train import Recipe
 from paredown.train.loop import train
 from paredown.train.schedule import planned_steps
 
-__all__ = ["input_kind", "run_student", "score_initial_set", "student_steps"]
-
-
-def input_kind(metric: str, options: dict[str, Any]) -> str:
-    """In which form the examples are scored by a metric: as features, or as the images its recipe takes."""
-    if "training" not in METRICS[metric].needs:
-        return "features"
-    return find_recipe(options["recipe"]).inputs
+__all__ = ["run_student", "score_initial_set", "student_steps", "weights_file"]
 
 
 def score_initial_set(common: dict[str, Any], job: dict[str, Any]) -> str:
     """Score the examples of one initial set by probes that see nothing else; write one number for each."""
     scoring = Scoring(**job["scoring"])
-    options = _tuples(job["options"])
-    examples, _ = open_data(Path(common["data"]) / input_kind(scoring.metric, options))
+    scorer = Scorer(job["metric"], _tuples(job["options"]))
+    examples, _ = open_data(Path(common["data"]) / str(scorer.inputs))
     source = initial_source(examples, initial_rows(len(examples), scoring.initial_size, scoring.seed))
-    scores = score(source, metric=scoring.metric, seed=scoring.seed, **options)
+    scores = score(source, metric=scorer.metric, seed=scoring.seed, **scorer.options)
     with new_output(Path(job["file"]), overwrite=True) as part, part.open("wb") as stream:
         np.save(stream, scores.values, allow_pickle=False)
     return scoring.metric
@@ -69,7 +62,10 @@ def _train(run: Run, recipe: Recipe, common: dict[str, Any], job: dict[str, Any]
     examples, test = open_data(Path(common["data"]) / recipe.inputs)
     rows = _subset(run, examples.labels, len(examples), job["scores"])
     steps = student_steps(recipe, run, len(rows), common["steps"])
-    trained = train(recipe, examples, rows=rows, seed=run.seed, steps=steps)
+    watched = test if common["test_every_epoch"] else None
+    trained = train(recipe, examples, rows=rows, seed=run.seed, steps=steps, test=watched)
+    if common["keep_weights"]:
+        trained.save_weights(weights_file(Path(job["file"])), overwrite=True)
     logits = trained.logits(test)
     correct = logits.argmax(axis=1) == test.labels
     n_classes = len(examples.classes)
@@ -80,10 +76,12 @@ def _train(run: Run, recipe: Recipe, common: dict[str, Any], job: dict[str, Any]
         "kept": len(rows),
         "steps": steps,
         "test_error": float(1 - correct.mean()),
+        "top5_error": _top5_error(logits, test.labels),
         "test_loss": _cross_entropy(logits, test.labels),
         "class_accuracy": (right / np.maximum(seen, 1)).tolist(),
         "class_kept": kept.tolist(),
         "missing_classes": [name for name, count in zip(examples.classes, kept, strict=True) if not count],
+        "epoch_errors": [1 - epoch.test_accuracy for epoch in trained.history if epoch.test_accuracy is not None],
     }
 
 
@@ -93,6 +91,8 @@ def _subset(run: Run, labels: NDArray[np.int64], n: int, scores: str | None) -> 
     if run.keep_fraction == 1:
         return initial
     values = np.zeros(len(initial)) if scores is None else np.load(scores, allow_pickle=False)
+    if len(values) == n:  # scores of all examples, made before
+        values = values[initial]
     kept = select(
         values,
         ids=initial,
@@ -110,6 +110,19 @@ def student_steps(recipe: Recipe, run: Run, kept: int, steps: int | None) -> int
     if steps is not None:
         return steps
     return planned_steps(recipe, kept, whole=run.initial_size, matched_iterations=run.matched_iterations)
+
+
+def _top5_error(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> float | None:
+    """What the paper reports for ImageNet; None where there are no more than five classes to choose from."""
+    if logits.shape[1] <= 5:
+        return None
+    highest = np.argpartition(-logits, 4, axis=1)[:, :5]
+    return float(1 - (highest == labels[:, None]).any(axis=1).mean())
+
+
+def weights_file(result: Path) -> Path:
+    """Where the weights of a run are, if they are kept: beside its result."""
+    return result.with_suffix(".pt")
 
 
 def _cross_entropy(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> float:

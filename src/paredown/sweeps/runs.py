@@ -40,9 +40,10 @@ class Run:
         chance = self.metric == "random" or self.keep_fraction == 1
         return None if chance else Scoring(self.initial_size, self.metric, self.seed)
 
-    def name(self, meaning: dict[str, Any]) -> str:
-        """A hash of the run and of everything else its result depends on."""
-        return content_name({"run": asdict(self), **meaning})
+    def name(self, meaning: dict[str, Any], scorer: Any) -> str:
+        """A hash of the run and of everything else its result depends on; `scorer` is what its metric stands for."""
+        used = {} if self.scoring is None else {"scorer": scorer}
+        return content_name({"run": asdict(self), **used, **meaning})
 
 
 def content_name(value: Any) -> str:

@@ -14,7 +14,7 @@ from paredown.metrics import METRICS
 from paredown.selection import STRATEGIES
 from paredown.train import RECIPES, Recipe, find_recipe
 
-__all__ = ["Data", "Grid", "Probe", "Settings", "Student", "read_settings"]
+__all__ = ["Data", "Grid", "Probe", "Scorer", "Settings", "Student", "read_settings"]
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,6 @@ class Grid:
         _all("balance", self.balance, lambda share: 0 <= share <= 1, "in [0, 1]")
         _all("seed", self.seed, lambda seed: isinstance(seed, int) and seed >= 0, "whole and not negative")
         _all("matched_iterations", self.matched_iterations, lambda factor: 0 <= factor <= 1, "in [0, 1]")
-        for name in self.metric:
-            if name not in METRICS:
-                raise unknown_name("metric", name, METRICS)
         for name in self.strategy:
             if name not in STRATEGIES:
                 raise unknown_name("strategy", name, STRATEGIES)
@@ -71,6 +68,8 @@ class Student:
 
     recipe: str = "mlp"
     steps: int | None = None  # the same for every run, in place of the recipe's epochs and matched_iterations
+    keep_weights: bool = False  # beside each result, for evaluating or fine-tuning the students later
+    test_every_epoch: bool = False  # adds the learning curve of each run to the table
     changes: Mapping[str, Any] = field(default_factory=dict)  # to the recipe
 
     def resolve(self) -> Recipe:
@@ -81,28 +80,84 @@ class Student:
         self.resolve()
         if self.steps is not None and self.steps < 1:
             raise PareError(f"[student] steps must be at least 1, got {self.steps}.")
+        for name in ("keep_weights", "test_every_epoch"):
+            if not isinstance(getattr(self, name), bool):
+                raise PareError(f"[student] {name} is true or false, got {getattr(self, name)!r}.")
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """What stands behind a name in `[grid] metric`: a metric with its options, or a file of scores made before."""
+
+    metric: str | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    scores: str | None = None  # a file; `metric` is its column, if it has several
+
+    @property
+    def inputs(self) -> str | None:
+        """In which form it looks at the examples: features, or the images its recipe takes; None for a file."""
+        if self.scores is not None or self.metric is None:
+            return None
+        if "training" not in METRICS[self.metric].needs:
+            return "features"
+        return find_recipe(self.options["recipe"]).inputs
 
 
 @dataclass(frozen=True)
 class Probe:
-    """How examples are scored: options of the metrics, among them the recipe of the probes."""
+    """How examples are scored: options of the metrics, among them the recipe of the probes.
+
+    A name of its own stands for a metric with options of its own, so that a sweep can compare two probes of one
+    metric, or for a file of scores: `[probe.weak]` with `metric = "el2n"` and `epochs = 4`, or `scores = "FILE"`.
+    """
 
     options: Mapping[str, Any] = field(default_factory=dict)
+    named: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def of(self, metric: str) -> dict[str, Any]:
-        """The options that a metric has; `k` without pseudo-labels is that of the prototypes beside it."""
+    def find(self, name: str) -> Scorer:
+        """The scorer of a name in the grid; of the common options, those that its metric has."""
+        own = dict(self.named.get(name, {}))
+        if "scores" in own:
+            return Scorer(own.get("metric"), scores=own["scores"])
+        metric = own.pop("metric", name)
+        options = {**self.options, **own}
         entry = METRICS[metric]
-        foreign = {"k"} if "training" in entry.needs and not self.options.get("pseudo_labels") else set()
-        return {name: value for name, value in self.options.items() if name in entry.options.keys() - foreign}
+        # `k` without pseudo-labels is that of the prototypes beside a metric that trains.
+        foreign = {"k"} if "training" in entry.needs and not options.get("pseudo_labels") else set()
+        taken = {key: value for key, value in options.items() if key in entry.options.keys() - foreign}
+        return Scorer(metric, taken)
 
     def check(self) -> None:
         known = sorted({option for metric in METRICS.values() for option in metric.options})
         for name in self.options:
             if name not in known:
                 raise unknown_name("setting in [probe]", name, known)
-        recipe = self.options.get("recipe")
-        if isinstance(recipe, str) and recipe not in RECIPES:
-            raise unknown_name("recipe", recipe, RECIPES)
+        for options in (self.options, *self.named.values()):
+            recipe = options.get("recipe")
+            if isinstance(recipe, str) and recipe not in RECIPES:
+                raise unknown_name("recipe", recipe, RECIPES)
+        for name, own in self.named.items():
+            self._check_named(name, own)
+
+    def _check_named(self, name: str, own: Mapping[str, Any]) -> None:
+        where = f"[probe.{name}]"
+        if name == "random":
+            raise PareError(f"{where}: the name 'random' is that of the baseline; choose another.")
+        if "scores" in own:
+            other = sorted(own.keys() - {"scores", "metric"})
+            if other or not isinstance(own["scores"], str):
+                raise PareError(
+                    f"{where} takes scores from a file (scores = FILE, and metric = COLUMN if it has several), so that "
+                    f"nothing is scored; leave out {', '.join(other) or 'what is not a file name'}."
+                )
+            return
+        metric = own.get("metric", name)
+        if metric not in METRICS:
+            hint = "" if "metric" in own else f" {where} gives `metric = NAME` or `scores = FILE`."
+            raise PareError(f"{where}: {unknown_name('metric', metric, METRICS)}{hint}")
+        for option in own:
+            if option != "metric" and option not in METRICS[metric].options:
+                raise PareError(f"{where}: {unknown_name(f'option of {metric}', option, METRICS[metric].options)}")
 
 
 @dataclass(frozen=True)
@@ -118,13 +173,16 @@ class Settings:
         """Raise on settings that cannot be meant; return the settings."""
         for part in (self.data, self.grid, self.student, self.probe):
             part.check()
+        for name in self.grid.metric:
+            if name not in METRICS and name not in self.probe.named:
+                raise unknown_name("metric", name, [*METRICS, *self.probe.named])
         return self
 
     def meaning(self) -> dict[str, Any]:
         """What every run of the sweep depends on beside its own values, as plain values."""
         return {
             "data": asdict(self.data),
-            "student": {"steps": self.student.steps, **self.student.resolve().settings()},
+            "student": {**_own(self.student), **self.student.resolve().settings()},
             "probe": dict(self.probe.options),
         }
 
@@ -156,13 +214,15 @@ def _settings(values: Mapping[str, Any], where: str) -> Settings:
     try:
         student = dict(values.get("student", {}))
         probe = dict(values.get("probe", {}))
-        changes = {name: student.pop(name) for name in list(student) if name not in ("recipe", "steps")}
+        own = {entry.name for entry in fields(Student)} - {"changes"}
+        changes = {name: student.pop(name) for name in list(student) if name not in own}
+        named = {name: _tuples(probe.pop(name)) for name in list(probe) if isinstance(probe[name], Mapping)}
         probe.setdefault("recipe", student.get("recipe", "mlp"))
         return Settings(
             data=_part(Data, values["data"]),
             grid=_part(Grid, _lists(values["grid"])),
             student=Student(**student, changes=_tuples(changes)),
-            probe=Probe(_tuples(probe)),
+            probe=Probe(_tuples(probe), named),
         ).check()
     except PareError as error:
         raise PareError(f"{where}: {error}") from error
@@ -178,6 +238,11 @@ def _part(kind: Any, values: Mapping[str, Any]) -> Any:
         if entry.name not in values and entry.default is MISSING:
             raise PareError(f"[{name}] has no {entry.name}.")
     return kind(**values)
+
+
+def _own(student: Student) -> dict[str, Any]:
+    """The settings of a student that are not its recipe's."""
+    return {name: value for name, value in vars(student).items() if name not in ("recipe", "changes")}
 
 
 def _lists(values: Mapping[str, Any]) -> dict[str, Any]:

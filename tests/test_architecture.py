@@ -40,9 +40,9 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # The only places that may import these, and only inside a function.
 OWNERS = {
     "matplotlib": {"plots", "reproduce"},
-    "sklearn": {"demo"},
+    "sklearn": {"demo", "reproduce"},
     "datasets": {"sources", "exporting"},
-    "torch": {"adapters", "encoders", "evaluate", "importing", "kernels", "train"},
+    "torch": {"adapters", "encoders", "evaluate", "importing", "kernels", "reproduce", "train"},
     "torchvision": {"encoders"},
     "timm": {"encoders", "train"},
     "open_clip": {"encoders"},

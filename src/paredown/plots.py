@@ -18,13 +18,13 @@ __all__ = [
     "FRONTIER_COLOR",
     "OPTIMUM_COLOR",
     "RANDOM_COLOR",
-    "alpha_axis",
     "check_available",
     "error_curves",
     "figure",
     "fraction_bar",
     "fraction_color",
     "panel_letter",
+    "plain_axis",
     "sweep_picture",
 ]
 
@@ -111,7 +111,7 @@ def fraction_bar(drawn: Any, axes: Any, fractions: ArrayLike, *, label: str = "k
     bar.outline.set_visible(False)
 
 
-def alpha_axis(axis: Any, ticks: Sequence[float]) -> None:
+def plain_axis(axis: Any, ticks: Sequence[float]) -> None:
     """Plain numbers on a logarithmic axis."""
     axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.set_ticks([], minor=True)

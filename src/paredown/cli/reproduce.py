@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paredown.cli.app import JsonOption, app, emit, progress_bar, say
+from paredown.cli.app import JsonOption, app, console, emit, progress_bar, say
 from paredown.errors import PareError
 
 if TYPE_CHECKING:
-    from paredown.reproduce import Reproduced
+    from paredown.reproduce import Rehearsed, Reproduced
 
 
 @app.command(epilog="Example: `paredown reproduce fig1a fig2 --size cpu -o reproduced`")
@@ -19,12 +19,23 @@ def reproduce(
     figures: Annotated[list[str] | None, typer.Argument(help="Names of figures; a wrong one lists them.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Make all figures.")] = False,
     size: Annotated[
-        str, typer.Option(help="cpu (10 draws), paper (the paper's N = 200 and 100 draws) or tiny (does it run?).")
+        str,
+        typer.Option(help="cpu (for two cores), paper (the paper's draws, networks and data) or tiny (does it run?)."),
     ] = "cpu",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with a folder for every data set: mnist, cifar10, ...", show_default="only digits"),
+    ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for pictures, data and verdicts.")] = Path(
         "reproduced"
     ),
-    seed: Annotated[int, typer.Option(help="Seed of the simulations.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of simulations and trainings.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes, one thread each.", show_default="one per core")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check: build every network, show it one batch, count the work.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Make again what is there already.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -32,13 +43,26 @@ def reproduce(
 
     A figure that is complete already is not made again, so that a stopped run goes on where it was.
     """
-    from paredown.reproduce import FIGURES, reproduce_figures
+    from paredown.reproduce import FIGURES, rehearse_figures, reproduce_figures
 
     if bool(figures) == every:
         listed = "\n".join(f"  {name:<14} {shows}" for name, shows in FIGURES.items())
         raise PareError(f"give names of figures, or --all:\n{listed}")
+    names = list(FIGURES) if every else figures or []
+    if dry_run:
+        rehearsed = rehearse_figures(names, size=size, track=progress_bar)
+        listing = {name: [vars(part) for part in parts] for name, parts in rehearsed.items()}
+        emit({"size": size, "figures": listing}, as_json=as_json, show=lambda: _show_rehearsed(rehearsed, names))
+        return
     results = reproduce_figures(
-        FIGURES if every else figures or [], size=size, out=out, seed=seed, overwrite=overwrite, track=progress_bar
+        names,
+        size=size,
+        out=out,
+        data=data,
+        seed=seed,
+        workers=workers,
+        overwrite=overwrite,
+        track=progress_bar,
     )
     emit({"figures": [_as_dict(result) for result in results]}, as_json=as_json, show=lambda: _show(results))
 
@@ -65,3 +89,20 @@ def _show(results: list[Reproduced]) -> None:
         for claim in result.claims:
             verdict = "[green]held[/]" if claim.held else "[red]did not hold[/]"
             say(f"  {verdict}: {escape(claim.claim)}\n    {escape(claim.evidence)}")
+
+
+def _show_rehearsed(rehearsed: dict[str, list[Rehearsed]], names: list[str]) -> None:
+    from rich.table import Table
+
+    shown = Table(title="what would be trained; every network was built and took a step", title_justify="left")
+    for heading in ("figure", "data", "recipe", "as", "weights", "trainings", "FLOPs"):
+        shown.add_column(heading, justify="right" if heading in ("weights", "trainings", "FLOPs") else "left")
+    for name, parts in rehearsed.items():
+        for part in parts:
+            flops = "" if part.flops is None else f"{part.flops:.1e}"
+            count = f"{part.weights:,}"
+            shown.add_row(name, part.data, part.recipe, part.role, count, f"{part.trainings:,}", flops)
+    console.print(shown)
+    simulated = [name for name in names if name not in rehearsed]
+    if simulated:
+        say(f"Theory and simulation only, nothing to build: {', '.join(simulated)}")

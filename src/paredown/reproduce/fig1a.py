@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.plots import FRONTIER_COLOR, RANDOM_COLOR, alpha_axis, figure, fraction_bar, fraction_color
-from paredown.progress import Track
-from paredown.reproduce.base import Claim, Size, Table
+from paredown.plots import FRONTIER_COLOR, RANDOM_COLOR, figure, fraction_bar, fraction_color, plain_axis
+from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import add_dots, agreement, crossing, exponent, floats
+from paredown.reproduce.setup import Setup
 from paredown.theory import classical_constant, pareto_frontier, solve
 
 FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
@@ -28,15 +28,15 @@ CUT_OFFS = (0.1, 0.01)  # smallest keep_fraction allowed on the frontier; the fi
 _FAR = (1000.0, 2000.0)  # where the power law is read off
 
 
-def measure(size: Size, seed: int, track: Track) -> Table:
+def measure(setup: Setup) -> Table:
     """Curves and far ends for every fraction, frontiers for two cut-offs, and the dots."""
     table = Table()
-    alpha = np.geomspace(0.1, 10, size.points)
+    alpha = np.geomspace(0.1, 10, setup.size.points)
     for fraction in FRACTIONS:
         for kind, at in (("theory", alpha), ("far", np.array(_FAR))):
             table.add(kind, keep_fraction=fraction, alpha_prune=at, test_error=solve(at, fraction).test_error)
     # Points where the frontier turns, which a coarse curve would miss.
-    fine = np.unique(np.concatenate([alpha, np.linspace(1.6, 2.4, 5 + size.points // 2)]))
+    fine = np.unique(np.concatenate([alpha, np.linspace(1.6, 2.4, 5 + setup.size.points // 2)]))
     for cut_off in CUT_OFFS:
         frontier = pareto_frontier(fine, min_keep_fraction=cut_off)
         table.add(
@@ -49,8 +49,10 @@ def measure(size: Size, seed: int, track: Track) -> Table:
         )
     free = pareto_frontier(2.0)
     table.add("frontier without cut-off", keep_fraction=free.keep_fraction, alpha_prune=2.0, test_error=free.test_error)
-    points = [{"alpha_prune": float(a), "keep_fraction": f} for f in FRACTIONS for a in np.geomspace(0.3, 8, size.dots)]
-    add_dots(table, points, size=size, seed=seed, track=track)
+    points = [
+        {"alpha_prune": float(a), "keep_fraction": f} for f in FRACTIONS for a in np.geomspace(0.3, 8, setup.size.dots)
+    ]
+    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
     return table
 
 
@@ -135,6 +137,6 @@ def draw(table: Table, path: Path) -> None:
         axes.set(xscale="log", yscale="log", xlim=(0.1, 10), ylim=(4e-4, 0.6))
         axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel=r"test error $\varepsilon$")
         axes.set_title("Keeping the hardest fraction f, perfect probe", loc="left")
-        alpha_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
+        plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
         axes.legend(loc="lower left")
         fraction_bar(drawn, axes, FRACTIONS)

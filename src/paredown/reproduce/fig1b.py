@@ -19,9 +19,9 @@ import numpy as np
 
 from paredown.perceptron import max_margin
 from paredown.plots import COLORS, FRONTIER_COLOR, figure
-from paredown.progress import Track
-from paredown.reproduce.base import Claim, Size, Table
+from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import add_dots
+from paredown.reproduce.setup import Setup
 
 REGIMES = {"scarce": 2.0, "abundant": 20.0}  # alpha_tot
 STRATEGIES = ("easy", "hard")
@@ -29,18 +29,18 @@ KEEP_FRACTION = 0.4
 _COLORS = {"easy": COLORS[0], "hard": COLORS[4]}  # blue and green, as in the paper
 
 
-def measure(size: Size, seed: int, track: Track) -> Table:
+def measure(setup: Setup) -> Table:
     """One picture of examples for every regime and end, and the mean errors over draws."""
     table = Table()
     for regime, alpha_tot in REGIMES.items():
         for strategy in STRATEGIES:
-            _add_examples(table, regime, alpha_tot, strategy, size.n_features, seed)
+            _add_examples(table, regime, alpha_tot, strategy, setup.size.n_features, setup.seed)
     points = [
         {"alpha_prune": alpha_tot * KEEP_FRACTION, "keep_fraction": KEEP_FRACTION, "strategy": strategy}
         for alpha_tot in REGIMES.values()
         for strategy in STRATEGIES
     ]
-    add_dots(table, points, size=size, seed=seed, track=track)
+    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
     for row, regime in zip(table.where(kind="simulation").rows, np.repeat(list(REGIMES), 2), strict=True):
         table.rows[table.rows.index(row)]["regime"] = str(regime)
     return table

@@ -16,21 +16,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.plots import alpha_axis, figure
-from paredown.progress import Track
-from paredown.reproduce.base import Claim, Size, Table
+from paredown.plots import figure, plain_axis
+from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import add_dots, crossing, floats
+from paredown.reproduce.setup import Setup
 from paredown.theory import phase_diagram
 
 TOLD = (0.1, 0.2, 0.4, 0.6, 0.8)  # fractions whose crossing is reported and checked by simulation
 _SIDES = (0.6, 1.6)  # simulated at these multiples of the crossing
 
 
-def measure(size: Size, seed: int, track: Track) -> Table:
+def measure(setup: Setup) -> Table:
     """Errors of both ends on a grid, the boundary between them, and simulations on either side of it."""
     table = Table()
-    alpha_tot = np.geomspace(0.5, 100, 2 * size.points)
-    fractions = np.linspace(0.05, 0.95, size.points)
+    alpha_tot = np.geomspace(0.5, 100, 2 * setup.size.points)
+    fractions = np.linspace(0.05, 0.95, setup.size.points)
     diagram = phase_diagram(alpha_tot, fractions)
     table.add(
         "theory",
@@ -40,8 +40,8 @@ def measure(size: Size, seed: int, track: Track) -> Table:
         easy_error=diagram.easy_error,
         hard_minus_easy=-diagram.difference,
     )
-    along = np.geomspace(0.5, 200, 8 * size.points)
-    all_fractions = np.unique(np.concatenate([np.linspace(0.05, 0.95, size.points), TOLD]))
+    along = np.geomspace(0.5, 200, 8 * setup.size.points)
+    all_fractions = np.unique(np.concatenate([np.linspace(0.05, 0.95, setup.size.points), TOLD]))
     differences = -phase_diagram(along, all_fractions).difference
     for fraction, difference in zip(all_fractions, differences.T, strict=True):
         places = crossing(along, difference)
@@ -61,7 +61,7 @@ def measure(size: Size, seed: int, track: Track) -> Table:
         for side in _SIDES
         for end in ("hard", "easy")
     ]
-    add_dots(table, points, size=size, seed=seed, track=track)
+    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
     return table
 
 
@@ -133,7 +133,7 @@ def draw(table: Table, path: Path) -> None:
         axes.set(xlabel=r"examples per weight before pruning $\alpha_{\rm tot}$", ylabel="keep_fraction f")
         axes.set_title("Which end to keep", loc="left")
         axes.grid(False)
-        alpha_axis(axes.xaxis, [0.5, 1, 2, 5, 10, 20, 50, 100])
+        plain_axis(axes.xaxis, [0.5, 1, 2, 5, 10, 20, 50, 100])
         axes.legend(loc="lower left", frameon=True, framealpha=0.9)
         bar = drawn.colorbar(picture, ax=axes, label="test error, keep hard − keep easy", pad=0.015, aspect=30)
-        alpha_axis(bar.ax.yaxis, [-0.3, -0.1, -0.03, -0.01, 0, 0.01, 0.03, 0.1, 0.3])
+        plain_axis(bar.ax.yaxis, [-0.3, -0.1, -0.03, -0.01, 0, 0.01, 0.03, 0.1, 0.3])

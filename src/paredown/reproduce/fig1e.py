@@ -14,22 +14,22 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.plots import OPTIMUM_COLOR, alpha_axis, figure
-from paredown.progress import Track
-from paredown.reproduce.base import Claim, Size, Table
+from paredown.plots import OPTIMUM_COLOR, figure, plain_axis
+from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import floats
+from paredown.reproduce.setup import Setup
 from paredown.theory import pareto_frontier, solve
 
 CUT_OFF = 0.01  # smallest keep_fraction drawn
 _LEVELS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of accuracy, drawn as lines
 
 
-def measure(size: Size, seed: int, track: Track) -> Table:
+def measure(setup: Setup) -> Table:
     """Accuracy on a grid, and the frontier along it."""
     table = Table()
-    turn = np.linspace(1.5, 2.2, 1 + size.points // 2)  # the best fraction falls off a cliff here
-    alpha = np.unique(np.concatenate([np.geomspace(0.1, 10, size.points), turn, [2.0]]))
-    fractions = np.geomspace(CUT_OFF, 1, size.points)
+    turn = np.linspace(1.5, 2.2, 1 + setup.size.points // 2)  # the best fraction falls off a cliff here
+    alpha = np.unique(np.concatenate([np.geomspace(0.1, 10, setup.size.points), turn, [2.0]]))
+    fractions = np.geomspace(CUT_OFF, 1, setup.size.points)
     accuracy = 1 - solve(alpha[:, None], fractions).test_error
     table.add("theory", keep_fraction=fractions, alpha_prune=alpha[:, None], accuracy=accuracy)
     best = pareto_frontier(alpha, min_keep_fraction=CUT_OFF)
@@ -82,8 +82,8 @@ def draw(table: Table, path: Path) -> None:
         axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel="keep_fraction f")
         axes.set_title("Test accuracy of keeping the hardest, perfect probe", loc="left")
         axes.grid(False)
-        alpha_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
-        alpha_axis(axes.yaxis, [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1])
+        plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
+        plain_axis(axes.yaxis, [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1])
         axes.legend(loc="lower left", frameon=True, framealpha=0.9)
         bar = drawn.colorbar(picture, ax=axes, label="test accuracy", pad=0.015, aspect=30)
         bar.add_lines(lines)

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.plots import COLORS, RANDOM_COLOR, alpha_axis, figure, fraction_bar, fraction_color
-from paredown.progress import Track
-from paredown.reproduce.base import Claim, Size, Table
+from paredown.plots import COLORS, RANDOM_COLOR, figure, fraction_bar, fraction_color, plain_axis
+from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import exponent, floats
+from paredown.reproduce.setup import Setup
 from paredown.theory import information_gain
 
 FRACTIONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01)
@@ -29,13 +29,13 @@ _FAR = (100.0, 200.0)
 _PAPER_COLOR, _DASHES = COLORS[2], (0, (2.5, 1.8))
 
 
-def measure(size: Size, seed: int, track: Track) -> Table:
+def measure(setup: Setup) -> Table:
     """Both forms for every fraction."""
     table = Table()
-    alpha = np.geomspace(0.1, 20, size.points)
-    fine = np.unique(np.concatenate([alpha, np.linspace(1.4, 2.6, size.points // 2)]))  # around the peak
-    few = np.unique(np.concatenate([alpha[::3], np.linspace(1.8, 4, size.points // 4), [20.0]]))
-    for fraction in track(FRACTIONS, "solving", total=len(FRACTIONS)):
+    alpha = np.geomspace(0.1, 20, setup.size.points)
+    fine = np.unique(np.concatenate([alpha, np.linspace(1.4, 2.6, setup.size.points // 2)]))  # around the peak
+    few = np.unique(np.concatenate([alpha[::3], np.linspace(1.8, 4, setup.size.points // 4), [20.0]]))
+    for fraction in setup.track(FRACTIONS, "solving", total=len(FRACTIONS)):
         gain = information_gain(fine, fraction)
         table.add("theory", form="exact", keep_fraction=fraction, alpha_prune=fine, info_gain=gain)
         if fraction < 1:  # without pruning q = R is exact
@@ -105,7 +105,7 @@ def draw(table: Table, path: Path) -> None:
         axes.set(xscale="log", yscale="log", xlim=(0.1, 20))
         axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel="information gain (nats per example)")
         axes.set_title("Information in one more of the hardest examples", loc="left")
-        alpha_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
-        alpha_axis(axes.yaxis, [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
+        plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
+        plain_axis(axes.yaxis, [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
         axes.legend(loc="lower left")
         fraction_bar(drawn, axes, FRACTIONS)

@@ -23,15 +23,15 @@ from paredown.plots import (
     COLORS,
     FRONTIER_COLOR,
     OPTIMUM_COLOR,
-    alpha_axis,
     figure,
     fraction_bar,
     fraction_color,
     panel_letter,
+    plain_axis,
 )
-from paredown.progress import Track
-from paredown.reproduce.base import Claim, Size, Table
+from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import add_dots, agreement, exponent, floats
+from paredown.reproduce.setup import Setup
 from paredown.theory import classical_constant, large_alpha_error, minimum_keep_fraction, pareto_frontier, solve
 
 ANGLES = (0.0, 10.0, 20.0)
@@ -41,18 +41,18 @@ _SIMULATED_AT = 20.0  # alpha_prune of the comparison of f_min with BELOW * f_mi
 _FAR = 1e4  # alpha_prune standing for "asymptotically"
 
 
-def measure(size: Size, seed: int, track: Track) -> Table:
+def measure(setup: Setup) -> Table:
     """Curves, frontiers and dots for three angles; f_min against less, near and far."""
     table = Table()
-    alpha = np.geomspace(0.2, 20, size.points)
+    alpha = np.geomspace(0.2, 20, setup.size.points)
     for theta in ANGLES:
         for fraction in FRACTIONS:
             error = solve(alpha, fraction, theta=theta).test_error
             table.add("theory", theta=theta, keep_fraction=fraction, alpha_prune=alpha, test_error=error)
         least = 0.01 if theta == 0 else None  # a perfect probe needs a limit, see fig1a
-        near = np.geomspace(0.2, 20, 2 + size.points // 2)
+        near = np.geomspace(0.2, 20, 2 + setup.size.points // 2)
         if theta == 0:
-            near = np.unique(np.concatenate([near, np.linspace(1.7, 2.3, 2 + size.points // 2)]))
+            near = np.unique(np.concatenate([near, np.linspace(1.7, 2.3, 2 + setup.size.points // 2)]))
         for kind, at in (("frontier", near), ("far frontier", [1e3, 2e3])):
             best = pareto_frontier(at, theta=theta, min_keep_fraction=least)
             table.add(
@@ -66,7 +66,7 @@ def measure(size: Size, seed: int, track: Track) -> Table:
         {"theta": theta, "keep_fraction": fraction, "alpha_prune": float(a)}
         for theta in ANGLES
         for fraction in FRACTIONS
-        for a in np.geomspace(0.5, 12, size.dots)
+        for a in np.geomspace(0.5, 12, setup.size.dots)
     ]
     for theta in ANGLES[1:]:
         least = float(minimum_keep_fraction(theta))
@@ -84,7 +84,7 @@ def measure(size: Size, seed: int, track: Track) -> Table:
             law = large_alpha_error(_FAR, fraction, theta=theta)
             table.add("far", theta=theta, keep_fraction=fraction, alpha_prune=_FAR, test_error=far, theory_error=law)
             points.append({"theta": theta, "keep_fraction": fraction, "alpha_prune": _SIMULATED_AT})
-    add_dots(table, points, size=size, seed=seed, track=track)
+    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
     return table
 
 
@@ -177,7 +177,7 @@ def _curves(axes: Any, table: Table, theta: float) -> None:
         )
     axes.set(xscale="log", yscale="log", xlim=(0.2, 20), ylim=(2e-4 if theta == 0 else 2e-3, 0.6))
     axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel=r"test error $\varepsilon$")
-    alpha_axis(axes.xaxis, [0.2, 0.5, 1, 2, 5, 10, 20])
+    plain_axis(axes.xaxis, [0.2, 0.5, 1, 2, 5, 10, 20])
     axes.legend(loc="lower left")
 
 

@@ -19,31 +19,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.plots import FRONTIER_COLOR, figure, fraction_bar, fraction_color, panel_letter
-from paredown.progress import Track
-from paredown.reproduce.base import Claim, Size, Table
+from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import add_dots, floats
+from paredown.reproduce.setup import Setup
 from paredown.theory import solve
 
 FRACTIONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
 _STRAIGHT = 0.9  # r^2 from which on a line is called one
 
 
-def measure(size: Size, seed: int, track: Track) -> Table:
+def measure(setup: Setup) -> Table:
     """Timed dots, the line through them, and the theory's curves at the times of the line."""
     table = Table()
     points = [
-        {"alpha_prune": float(a), "keep_fraction": f} for a in np.linspace(1.5, 8, max(4, size.dots)) for f in FRACTIONS
+        {"alpha_prune": float(a), "keep_fraction": f}
+        for a in np.linspace(1.5, 8, max(4, setup.size.dots))
+        for f in FRACTIONS
     ]
-    add_dots(table, points, size=size, seed=seed, track=track, timed=True)
+    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track, timed=True)
     _add_line(table, "line of all", table.where(kind="simulation"))
-    alpha = np.linspace(1.5, 8, size.points)
+    alpha = np.linspace(1.5, 8, setup.size.points)
     for fraction in FRACTIONS:
         line = _add_line(table, "line", table.where(kind="simulation", keep_fraction=fraction), keep_fraction=fraction)
         error = solve(alpha, fraction).test_error
         table.add("theory", keep_fraction=fraction, alpha_prune=alpha, seconds=line(alpha), test_error=error)
     # Whoever has a time may also stop before it, so the best within a time never gets worse, however noisy the lines.
     measured = table.where(kind="simulation")["seconds"]
-    seconds = np.geomspace(measured.min(), measured.max(), 4 * size.points)
+    seconds = np.geomspace(measured.min(), measured.max(), 4 * setup.size.points)
     errors = [_error_at(seconds, table.where(kind="theory", keep_fraction=fraction)) for fraction in FRACTIONS]
     table.add("frontier", seconds=seconds, test_error=np.minimum.accumulate(np.min(errors, axis=0)))
     return table

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.plots import COLORS, OPTIMUM_COLOR, alpha_axis, figure, panel_letter
-from paredown.progress import Track
-from paredown.reproduce.base import Claim, Size, Table
+from paredown.plots import COLORS, OPTIMUM_COLOR, figure, panel_letter, plain_axis
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.setup import Setup
 from paredown.theory import fit_frontier, pareto_frontier
 
 CUT_OFF = 0.1  # smallest keep_fraction, that of the paper's curves
@@ -35,10 +35,10 @@ _COLORS = {
 }
 
 
-def measure(size: Size, seed: int, track: Track) -> Table:
+def measure(setup: Setup) -> Table:
     """The frontier, the four fits, and how well each fits as the range grows."""
     table = Table()
-    longest = np.linspace(START, _LONGEST, 100 + 2 * size.points)
+    longest = np.linspace(START, _LONGEST, 100 + 2 * setup.size.points)
     frontier = pareto_frontier(longest, min_keep_fraction=CUT_OFF)
     table.add(
         "frontier",
@@ -59,8 +59,8 @@ def measure(size: Size, seed: int, track: Track) -> Table:
             amplitude=fit.amplitude,
             rate=fit.rate,
         )
-    ends = np.geomspace(1.0, _LONGEST, 5 + size.points // 2)
-    for end in track(ends, "fitting", total=len(ends)):
+    ends = np.geomspace(1.0, _LONGEST, 5 + setup.size.points // 2)
+    for end in setup.track(ends, "fitting", total=len(ends)):
         part = longest <= end + 1e-9
         for form, fit in fit_frontier(longest[part], frontier.test_error[part]).items():
             table.add("range", form=form, alpha_prune=end, rms_log_error=fit.rms_log_error)
@@ -131,7 +131,7 @@ def draw(table: Table, path: Path) -> None:
         right.annotate("panel A", (END * 1.03, 0.02), fontsize=9)
         right.set(xscale="log", xlim=(1, _LONGEST), ylim=(0, None))
         right.set(xlabel=r"fitted up to $\alpha_{\rm prune}$", ylabel="rms residual of log error")
-        alpha_axis(right.xaxis, [1, 2, 3, 5, 10])
+        plain_axis(right.xaxis, [1, 2, 3, 5, 10])
         right.legend(loc="upper left")
         panel_letter(left, "A", f"fits up to $\\alpha_{{\\rm prune}}$ = {END:g}")
         panel_letter(right, "B", "which form fits depends on the range")

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from paredown.plots import COLORS, FRONTIER_COLOR, OPTIMUM_COLOR, RANDOM_COLOR, alpha_axis, figure, panel_letter
-from paredown.progress import Track
-from paredown.reproduce.base import Claim, Size, Table
+from paredown.plots import COLORS, FRONTIER_COLOR, OPTIMUM_COLOR, RANDOM_COLOR, figure, panel_letter, plain_axis
+from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import add_dots, agreement, crossing, floats
+from paredown.reproduce.setup import Setup
 from paredown.theory import optimal_delta, optimal_window, pareto_frontier, solve
 
 CUT_OFF = 0.1  # smallest keep_fraction allowed; all three frontiers get below any error without one
@@ -32,10 +32,10 @@ _COLORS = {"hard": FRONTIER_COLOR, "easy": OPTIMUM_COLOR, "window": COLORS[0]}
 _LINES = {"hard": "-", "easy": "--", "window": "-"}
 
 
-def measure(size: Size, seed: int, track: Track) -> Table:
+def measure(setup: Setup) -> Table:
     """Three frontiers, the best windows along one of them, and the errors of single margins."""
     table = Table()
-    coarse, turn = np.geomspace(0.1, 10, 2 * size.points // 3), np.linspace(1.6, 2.6, size.points // 3)
+    coarse, turn = np.geomspace(0.1, 10, 2 * setup.size.points // 3), np.linspace(1.6, 2.6, setup.size.points // 3)
     alpha = np.unique(np.concatenate([coarse, turn]))
     table.add("random", keep_fraction=1.0, alpha_prune=alpha, test_error=solve(alpha, 1.0).test_error)
     for end in ("hard", "easy"):
@@ -48,7 +48,7 @@ def measure(size: Size, seed: int, track: Track) -> Table:
             test_error=best.test_error,
         )
     # A narrower window is never worse: the best one is as narrow as allowed (checked at twice the width by `judge`).
-    for a in track(alpha, "windows", total=len(alpha)):
+    for a in setup.track(alpha, "windows", total=len(alpha)):
         for fraction in (CUT_OFF, 2 * CUT_OFF):
             best = optimal_window(float(a), fraction)
             table.add(
@@ -64,12 +64,12 @@ def measure(size: Size, seed: int, track: Track) -> Table:
         delta = optimal_delta(a)
         errors = [delta.error_at(float(z)) for z in _POSITIONS]
         table.add("delta", alpha_prune=a, position=_POSITIONS, test_error=errors, best_position=delta.position)
-    windows = [optimal_window(float(a), CUT_OFF).window for a in np.geomspace(0.3, 8, size.dots)]
+    windows = [optimal_window(float(a), CUT_OFF).window for a in np.geomspace(0.3, 8, setup.size.dots)]
     points: list[dict[str, Any]] = [
         {"alpha_prune": float(a), "strategy": "window", "window": window}
-        for a, window in zip(np.geomspace(0.3, 8, size.dots), windows, strict=True)
+        for a, window in zip(np.geomspace(0.3, 8, setup.size.dots), windows, strict=True)
     ]
-    add_dots(table, points, size=size, seed=seed, track=track)
+    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
     return table
 
 
@@ -154,7 +154,7 @@ def _frontiers(axes: Any, table: Table) -> None:
     )
     axes.set(xscale="log", yscale="log", xlim=(0.1, 10), ylabel=r"test error $\varepsilon$")
     axes.set_xlabel(r"kept examples per weight $\alpha_{\rm prune}$")
-    alpha_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
+    plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
     axes.legend(loc="lower left")
 
 
@@ -169,7 +169,7 @@ def _deltas(axes: Any, table: Table) -> None:
     axes.plot([], [], linestyle="none", label="2 and more: zero")
     axes.set(xscale="log", yscale="log", xlim=(0.1, 100), ylim=(1e-4, 0.6))
     axes.set(xlabel="margin kept $z^*$", ylabel=r"test error $\varepsilon$")
-    alpha_axis(axes.xaxis, [0.1, 1, 10, 100])
+    plain_axis(axes.xaxis, [0.1, 1, 10, 100])
     axes.legend(title=r"$\alpha_{\rm prune}$", loc="lower left", alignment="left")
 
 
@@ -188,7 +188,7 @@ def _windows(axes: Any, table: Table) -> None:
         )
     axes.set(xscale="log", xlim=(0.1, 10), ylim=(0, top), ylabel="margin $|z|$")
     axes.set_xlabel(r"kept examples per weight $\alpha_{\rm prune}$")
-    alpha_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
+    plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
     axes.annotate("easy", (0.97, 0.95), xycoords="axes fraction", ha="right", color=RANDOM_COLOR)
     axes.annotate("hard", (0.03, 0.02), xycoords="axes fraction", color=RANDOM_COLOR)
     axes.legend(loc="center right")

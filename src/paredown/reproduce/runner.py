@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -17,10 +17,13 @@ from paredown.io import check_output, new_output, write_json
 from paredown.plots import check_available
 from paredown.progress import Track, silent
 from paredown.reproduce.base import SIZES, Claim
+from paredown.reproduce.rehearsal import Rehearsed, rehearse
+from paredown.reproduce.setup import Setup
 
-__all__ = ["FIGURES", "Reproduced", "reproduce_figures"]
+__all__ = ["FIGURES", "Reproduced", "rehearse_figures", "reproduce_figures"]
 
 # Name -> what it shows. Each is a module of this package with `measure`, `judge` and `draw`, imported when it is made.
+# Those with real data also have `NEEDS`, the data sets they take at each size, and `plan`, what they train.
 FIGURES = {
     "fig1a": "test error against alpha_prune with a perfect probe, and the Pareto frontier",
     "fig1b": "which examples are kept, and what they teach, when data are scarce and when they are abundant",
@@ -31,6 +34,7 @@ FIGURES = {
     "fig_policy": "the optimal pruning policy, from easy to hard",
     "fig_frontier": "functional forms fitted to the Pareto frontier",
     "fig_compute_a": "test error against the time to train",
+    "fig1d": "keep-hard and keep-easy against chance on real data, by initial size and keep_fraction",
 }
 
 
@@ -64,39 +68,81 @@ def reproduce_figures(
     *,
     size: str = "cpu",
     out: str | Path = "reproduced",
+    data: str | Path | None = None,
     seed: int = 0,
+    workers: int | None = None,
     overwrite: bool = False,
     track: Track = silent,
 ) -> list[Reproduced]:
     """Make figures of the paper: NAME.png, NAME.csv and NAME.json in the folder `out`.
 
     A figure that is there already with the same settings is left alone, so that a stopped run goes on where it was.
+    What figures share, such as trained students, is kept in the folder `parts` beside them.
 
     Args:
         names: of `FIGURES`.
         size: one of `SIZES`.
         out: folder; made if missing.
-        seed: of the simulations.
-        overwrite: make figures again, whatever is there.
+        data: a folder with a folder for every data set, see `paredown.reproduce.datasets`. At the size `cpu` what is
+            not there is replaced by something that is, in the end by the digits of scikit-learn.
+        seed: of simulations and trainings.
+        workers: processes; one per core if not given.
+        overwrite: make figures again, whatever is there; finished parts are used again.
         track: progress, see `paredown.progress`.
 
     Raises:
         PareError: for an unknown name, and before anything is made if a figure is there with other settings.
     """
+    names = _checked(names, size)
+    if seed < 0:
+        raise PareError(f"seed must be at least 0, got {seed}.")
+    if data is not None and not Path(data).is_dir():
+        raise PareError(f"{data}: there is no such folder; --data is a folder with a folder for every data set.")
+    check_available()
+    for file in (file for name in names for file in _files(name, Path(out))):
+        check_output(file, overwrite=True)
+    setups = {
+        name: Setup(size, seed, Path(out) / "parts", _needs(name, size), None if data is None else Path(data), workers)
+        for name in names
+    }
+    settings = {name: _settings(setup) for name, setup in setups.items()}
+    complete = {} if overwrite else {name: _read(name, Path(out), settings[name]) for name in names}
+    return [complete.get(name) or _make(name, Path(out), settings[name], setups[name], track) for name in names]
+
+
+def rehearse_figures(names: Iterable[str], *, size: str = "paper", track: Track = silent) -> dict[str, list[Rehearsed]]:
+    """Check what figures would train, without their data: settings, and a step of every network on one batch."""
+    names = _checked(names, size)
+    rehearsed: dict[str, list[Rehearsed]] = {}
+    for name in track(names, "rehearsing", total=len(names)):
+        setup = Setup(size, 0, Path("parts"), _needs(name, size), rehearsal=True)
+        figure = import_module(f"paredown.reproduce.{name}")
+        if setup.needs:
+            rehearsed[name] = rehearse(figure.plan(setup))
+    return rehearsed
+
+
+def _checked(names: Iterable[str], size: str) -> list[str]:
     names = list(dict.fromkeys(names))
     for name in names:
         if name not in FIGURES:
             raise unknown_name("figure", name, FIGURES)
     if size not in SIZES:
         raise unknown_name("size", size, SIZES)
-    if seed < 0:
-        raise PareError(f"seed must be at least 0, got {seed}.")
-    settings = {"size": size, "seed": seed, **asdict(SIZES[size]), "version": __version__}
-    check_available()
-    for file in (file for name in names for file in _files(name, Path(out))):
-        check_output(file, overwrite=True)
-    complete = {} if overwrite else {name: _read(name, Path(out), settings) for name in names}
-    return [complete.get(name) or _make(name, Path(out), settings, track) for name in names]
+    return names
+
+
+def _needs(name: str, size: str) -> dict[str, tuple[str, ...]]:
+    """For every role of a figure's data, the data sets it takes at a size, the best first; none for theory."""
+    needs = getattr(import_module(f"paredown.reproduce.{name}"), "NEEDS", {})
+    return {role: tuple(by_size[size]) for role, by_size in needs.items()}
+
+
+def _settings(setup: Setup) -> dict[str, Any]:
+    """All that a figure's data depend on."""
+    of_theory = {} if setup.needs else asdict(setup.size)
+    found = {f"data ({role})": setup.dataset(role).name for role in setup.needs}
+    return {"size": setup.scale, "seed": setup.seed, **of_theory, **found, "version": __version__}
 
 
 def _files(name: str, out: Path) -> tuple[Path, Path, Path]:
@@ -131,14 +177,14 @@ def _read(name: str, out: Path, settings: dict[str, Any]) -> Reproduced | None:
     return Reproduced(name, found, tuple(claims), seconds, png, table, record, made=False)
 
 
-def _make(name: str, out: Path, settings: dict[str, Any], track: Track) -> Reproduced:
+def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: Track) -> Reproduced:
     figure = import_module(f"paredown.reproduce.{name}")
 
     def named(items: Any, label: str, total: int | None = None) -> Any:
         return track(items, f"{name}: {label}", total)
 
     start = perf_counter()
-    table = figure.measure(SIZES[settings["size"]], settings["seed"], named)
+    table = figure.measure(replace(setup, track=named))
     claims = tuple(figure.judge(table))
     files = _files(name, out)
     # Put in place from the innermost outwards: the record, which says that all is there, comes last.

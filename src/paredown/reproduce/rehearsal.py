@@ -1,0 +1,135 @@
+"""A dry run: every setting checked, every network built and shown one batch, and the work counted. Nothing is kept.
+
+At the paper's size a figure is days of GPUs; a mistake should be found before the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from paredown.errors import PareError, unknown_name
+from paredown.evaluate import count_flops, count_training_flops
+from paredown.metrics import METRICS
+from paredown.reproduce.datasets import DATA, Dataset
+from paredown.reproduce.setup import Plan
+from paredown.sweeps import expand, read_settings
+from paredown.sweeps.runs import scorings
+from paredown.sweeps.settings import Settings
+from paredown.train import Examples, Recipe, find_recipe, planned_steps, train
+
+__all__ = ["Rehearsed", "rehearse"]
+
+_BATCH = 4  # images that are passed through a network to see that it learns from them
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """One kind of training that a figure asks for.
+
+    Attributes:
+        part: of the figure's plan.
+        role: `student`, `probe` or `network`.
+        data: name of the data set.
+        recipe: name of the recipe.
+        weights: of the network, in number.
+        trainings: how many networks are trained.
+        flops: of all of them, at three times a forward pass per example and step; None where it is not known before.
+    """
+
+    part: str
+    role: str
+    data: str
+    recipe: str
+    weights: int
+    trainings: int
+    flops: float | None
+
+
+def rehearse(plan: Plan) -> list[Rehearsed]:
+    """Check a plan: its settings, that its sizes fit its data, and that every network takes a step on a batch."""
+    rehearsed: list[Rehearsed] = []
+    for name, config in plan.sweeps.items():
+        rehearsed += _sweep(name, read_settings(config), plan.dataset(config["data"]))
+    for name, scoring in plan.scorings.items():
+        for metric in scoring.metrics:
+            if metric not in METRICS:
+                raise unknown_name("metric", metric, METRICS)
+            if "training" in METRICS[metric].needs:
+                rehearsed += _probes(name, metric, scoring.options, plan.dataset(scoring.data), 1)
+    for recipe, dataset in plan.networks:
+        weights, _ = _one_step(recipe, dataset)
+        rehearsed.append(Rehearsed(recipe.name, "network", dataset.name, recipe.name, weights, 1, None))
+    return rehearsed
+
+
+def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[Rehearsed]:
+    largest = max(settings.grid.initial_size)
+    if largest > dataset.examples:
+        raise PareError(f"{name}: initial sets of {largest:,}, and {dataset.title} has {dataset.examples:,} examples.")
+    runs = expand(settings.grid)
+    recipe = settings.student.resolve()
+    weights, flops = _one_step(recipe, dataset)
+    steps = sum(
+        settings.student.steps
+        or planned_steps(
+            recipe,
+            round(run.keep_fraction * run.initial_size),
+            whole=run.initial_size,
+            matched_iterations=run.matched_iterations,
+        )
+        for run in runs
+    )
+    total = count_training_flops(flops, recipe.batch_size, steps)
+    students = Rehearsed(name, "student", dataset.name, recipe.name, weights, len(runs), total)
+    rehearsed = [students]
+    for metric in settings.grid.metric:
+        scorer = settings.probe.find(metric)
+        sets = sum(scoring.metric == metric for scoring in scorings(runs))
+        if scorer.scores is None and scorer.metric and "training" in METRICS[scorer.metric].needs:
+            rehearsed += _probes(name, scorer.metric, scorer.options, dataset, sets)
+    return rehearsed
+
+
+def _probes(name: str, metric: str, options: Mapping[str, Any], dataset: Dataset, initial_sets: int) -> list[Rehearsed]:
+    recipe = find_recipe(options.get("recipe", "mlp"))
+    weights, _ = _one_step(recipe, dataset)
+    members = int(options.get("members", options.get("models", recipe.probe_members)))
+    role = f"probe ({metric})"
+    return [Rehearsed(name, role, dataset.name, recipe.name, weights, members * initial_sets, None)]
+
+
+_SEEN: dict[tuple[str, str], tuple[int, float]] = {}
+
+
+def _one_step(recipe: Recipe, dataset: Dataset) -> tuple[int, float]:
+    """Build the network for the data set's classes, take one step on made-up examples; its weights and FLOPs."""
+    key = (repr(recipe), dataset.name)
+    if key not in _SEEN:
+        _SEEN[key] = _build(recipe, dataset)
+    return _SEEN[key]
+
+
+def _build(recipe: Recipe, dataset: Dataset) -> tuple[int, float]:
+    import torch
+
+    rng = np.random.default_rng(0)
+    if recipe.inputs == "images":
+        assert recipe.image_size is not None
+        shape: tuple[int, ...] = (recipe.image_size, recipe.image_size, DATA[dataset.name].shape[-1])
+        inputs: Any = rng.integers(0, 256, (_BATCH, *shape), dtype=np.uint8)
+    else:
+        shape = (int(np.prod(dataset.shape)),)
+        inputs = rng.standard_normal((_BATCH, *shape)).astype(np.float32)
+    classes = tuple(map(str, range(dataset.classes)))
+    examples = Examples(inputs, np.arange(_BATCH) % len(classes), classes, np.arange(_BATCH))
+    # Weights that come from elsewhere are not fetched for this; those of the network's own shape stand in for them.
+    small = recipe.but(batch_size=_BATCH, pretrained=None, augment="none")
+    trained = train(small, examples, steps=1)
+    weights = sum(parameter.numel() for parameter in trained.network.parameters())
+    batch = torch.from_numpy(inputs[:1]).float()
+    batch = batch.permute(0, 3, 1, 2).contiguous() if batch.ndim == 4 else batch
+    return weights, count_flops(trained.network, batch)

@@ -1,0 +1,152 @@
+"""What a figure is made with: its size and seed, its data, and the trainings and scorings it asks for.
+
+Sweeps and scores are parts that figures share: each is kept in a folder named by a hash of its settings, so that a
+stopped run goes on where it was and a second figure finds what the first has trained.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from paredown.data import Scores
+from paredown.errors import PareError
+from paredown.io import read_scores, write_scores
+from paredown.progress import Track, silent
+from paredown.reproduce.base import SIZES, Size
+from paredown.reproduce.datasets import Dataset, find_dataset
+from paredown.scoring import score_all
+from paredown.sources import load_column, open_source
+from paredown.sweeps import Swept, plan_sweep, read_settings, sweep_plan
+from paredown.sweeps.runs import content_name
+from paredown.train import Recipe
+
+__all__ = ["Plan", "Scored", "Scoring", "Setup"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Scores of a whole training set by several metrics, made once for all figures that look at them."""
+
+    data: Mapping[str, str]  # as in `[data]` of a sweep
+    metrics: tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores by metric, and the file that holds them, a column each: `[probe.NAME] scores = FILE` of a sweep."""
+
+    file: Path
+    scores: dict[str, Scores]
+
+    def __getitem__(self, metric: str) -> Scores:
+        return self.scores[metric]
+
+    def probes(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """`[probe]` of a sweep that prunes by these scores."""
+        return {name: {"metric": name, "scores": str(self.file)} for name in names}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a figure trains, as values: `measure` does it, and a rehearsal checks it.
+
+    Attributes:
+        sweeps: by name, the configurations of `paredown.sweep`.
+        scorings: by name, what is scored outside of sweeps.
+        networks: other networks that are trained, each with the data set it is trained on.
+        datasets: that sweeps and scorings take their `data` from.
+    """
+
+    sweeps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    scorings: Mapping[str, Scoring] = field(default_factory=dict)
+    networks: tuple[tuple[Recipe, Dataset], ...] = ()
+    datasets: tuple[Dataset, ...] = ()
+
+    def dataset(self, data: Mapping[str, str]) -> Dataset:
+        """The data set that a `[data]` belongs to."""
+        return next(d for d in self.datasets if data["source"] in (d.location, d.features()["source"]))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a figure's `measure` is given.
+
+    Attributes:
+        scale: `tiny`, `cpu` or `paper`.
+        seed: of everything drawn.
+        parts: folder for what can be used again.
+        needs: for every role of the figure's data, the names of data sets at this scale, the best first.
+        given: the user's folder of data sets.
+        workers: processes; one per core if None.
+        track: reports progress.
+        rehearsal: nothing is trained, and data need not be there.
+    """
+
+    scale: str
+    seed: int
+    parts: Path
+    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    given: Path | None = None
+    workers: int | None = None
+    track: Track = silent
+    rehearsal: bool = False
+
+    @property
+    def size(self) -> Size:
+        """How large simulations of perceptrons are."""
+        return SIZES[self.scale]
+
+    def choose(self, *, tiny: T, cpu: T, paper: T) -> T:
+        """What belongs to the size."""
+        return {"tiny": tiny, "cpu": cpu, "paper": paper}[self.scale]
+
+    def seeds(self, number: int) -> list[int]:
+        """Seeds for repeated trainings."""
+        return list(range(self.seed, self.seed + number))
+
+    def dataset(self, role: str = "main", *, limit: int | None = None) -> Dataset:
+        """The data set in a role; `limit` is how many of its examples are used at most."""
+        found = find_dataset(self.needs[role], self.given, self.parts / "data", rehearsal=self.rehearsal)
+        return found if limit is None or limit >= found.examples else replace(found, limit=limit)
+
+    def sweep(self, config: Mapping[str, Any]) -> Swept:
+        """Do a sweep, or what is left of it. Sweeps that differ in their grids or named probes share their runs."""
+        settings = read_settings(config)
+        folder = self.parts / f"sweep-{content_name(json.loads(json.dumps(settings.meaning())))}"
+        plan = plan_sweep(settings, out=folder, track=self.track)
+        swept = sweep_plan(plan, workers=self.workers, track=self.track)
+        if swept.unfinished or swept.failed:
+            reasons = [f"{run}: {reason}" for run, reason in (*swept.unfinished, *swept.failed)]
+            raise PareError(f"{len(reasons)} students of {folder} were not trained, the first of them {reasons[0]}")
+        return swept
+
+    def score(self, scoring: Scoring) -> Scored:
+        """Score by all metrics, those that are read off one training together, unless it was done before."""
+        named = {"data": dict(scoring.data), "options": dict(scoring.options), "seed": self.seed}
+        named["metrics"] = list(scoring.metrics)
+        folder = self.parts / f"scores-{content_name(json.loads(json.dumps(named)))}"
+        file = folder / "scores.parquet"
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            scores = score_all(
+                open_source(scoring.data["source"], labels=_column(scoring.data.get("labels"))),
+                metrics=scoring.metrics,
+                seed=self.seed,
+                encoder=scoring.data.get("encoder", "auto"),
+                checkpoint=folder / "unfinished",
+                track=self.track,
+                **scoring.options,
+            )
+            write_scores(list(scores.values()), file)
+        return Scored(file, {metric: read_scores(file, metric=metric) for metric in scoring.metrics})
+
+
+def _column(path: str | None) -> Any:
+    return None if path is None else load_column(Path(path))

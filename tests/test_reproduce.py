@@ -66,7 +66,7 @@ def test_picture_data_and_verdicts_are_there(made, name) -> None:
 @pytest.mark.parametrize("name", FIGURES)
 def test_each_file_says_what_to_expect(name) -> None:
     text = import_module(f"paredown.reproduce.{name}").__doc__ or ""
-    assert text.startswith(("Fig. ", "Table ", "Appendix figure ", "Appendix table "))
+    assert text.startswith(("Fig. ", "Table ", "Appendix figure", "Appendix table", "Beyond the paper"))
     assert f"paredown reproduce {name}\n" in text
     assert "Claim" in text
     assert "Expected: " in text

@@ -25,6 +25,7 @@ __all__ = [
     "fraction_color",
     "panel_letter",
     "plain_axis",
+    "plain_ticks",
     "sweep_picture",
 ]
 
@@ -149,7 +150,7 @@ def sweep_picture(table: Any, path: Path) -> Path | None:
             axes.set_title(way, loc="left")
             axes.legend()
             for axis in (axes.xaxis, axes.yaxis):
-                _plain_ticks(axis)
+                plain_ticks(axis)
         grid[0][0].set_ylabel("test error, %")
     return path
 
@@ -160,7 +161,7 @@ def _columns(points: Sequence[tuple[float, float, float]]) -> tuple[Any, ...]:
     return size, 100 * error, 100 * stderr
 
 
-def _plain_ticks(axis: Any) -> None:
+def plain_ticks(axis: Any) -> None:
     """1, 2, 5, 10, ... written out on a logarithmic axis."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

@@ -72,6 +72,7 @@ def _as_dict(result: Reproduced) -> dict[str, Any]:
         "figure": result.name,
         "made": result.made,
         "seconds": result.seconds,
+        "cpu_seconds": result.cpu_seconds,
         "png": str(result.png),
         "csv": str(result.csv),
         "json": str(result.json),
@@ -84,7 +85,11 @@ def _show(results: list[Reproduced]) -> None:
     from rich.markup import escape
 
     for result in results:
-        how = f"made in {result.seconds:.0f} s" if result.made else "there already"
+        how = (
+            f"made in {result.seconds:.0f} s, {result.cpu_seconds:.0f} s of processors"
+            if result.made
+            else "there already"
+        )
         say(f"[bold]{result.name}[/]: {escape(str(result.png))} ({how})")
         for claim in result.claims:
             verdict = "[green]held[/]" if claim.held else "[red]did not hold[/]"

@@ -33,7 +33,7 @@ def sweep(
     """
     from paredown.plots import sweep_picture
     from paredown.sweeps import plan_sweep, read_settings, sweep_plan
-    from paredown.sweeps.summary import compare_with_random
+    from paredown.sweeps.summary import advice, compare_with_random
 
     plan = plan_sweep(read_settings(config), out=out, retry_failed=retry_failed, track=progress_bar)
     _announce(plan)
@@ -47,8 +47,9 @@ def sweep(
         "failed": [{"run": vars(run), "reason": reason} for run, reason in swept.failed],
         "unfinished": [{"run": vars(run), "reason": reason} for run, reason in swept.unfinished],
         "against_random": [{**vars(row), "z": row.z} for row in compared],
+        "advice": advice(swept.table),
     }
-    emit(_finite(result), as_json=as_json, show=lambda: _show(swept, compared, picture))
+    emit(_finite(result), as_json=as_json, show=lambda: _show(swept, compared, result["advice"], picture))
     if swept.unfinished:
         raise typer.Exit(1)
 
@@ -60,7 +61,7 @@ def _announce(plan: Plan) -> None:
     error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
 
 
-def _show(swept: Swept, compared: list[Comparison], picture: Path | None) -> None:
+def _show(swept: Swept, compared: list[Comparison], advice: list[str], picture: Path | None) -> None:
     from rich.table import Table
 
     shown = Table(title="test error in % against random subsets of the same size", title_justify="left")
@@ -84,6 +85,8 @@ def _show(swept: Swept, compared: list[Comparison], picture: Path | None) -> Non
     console.print(shown)
     if len(compared) > _SHOWN:
         say(f"... and {len(compared) - _SHOWN} more in results.parquet")
+    for sentence in advice:
+        say(escape(sentence))
     for kind, runs in (("failed", swept.failed), ("unfinished", swept.unfinished)):
         for run, reason in runs[:10]:
             say(f"[yellow]{kind}:[/] {escape(str(run))}: {escape(reason)}")

@@ -44,6 +44,9 @@ DATA: dict[str, _Facts] = {
     ),
     "svhn": _Facts("SVHN", 73_257, 10, (32, 32, 3), ""),
     "imagenet": _Facts("ImageNet", 1_281_167, 1000, (224, 224, 3), ""),
+    "imagenet_embeddings": _Facts(
+        "embeddings of ImageNet by five encoders", 1_281_167, 1000, (2048,), "folders 0 to 4, made by `paredown embed`"
+    ),
 }
 
 

@@ -13,59 +13,27 @@ more than a point better from 60,000.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from paredown.plots import figure, fraction_color, plain_axis
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import floats
+from paredown.reproduce.scaling import DECIDED, scaling_sweep
 from paredown.reproduce.setup import Plan, Setup
 from paredown.sweeps.summary import compare_with_random
 
 NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("cifar10",)},
 }
-DECIDED = 3.0  # standard errors
-
-
-def scaling_sweep(setup: Setup, role: str = "main") -> dict[str, Any]:
-    """The size x fraction sweep that the figures on scaling share; each asks for the strategies it shows."""
-    data = setup.dataset(role)
-    if setup.scale == "paper":
-        return {
-            "data": data.images(),
-            "grid": {
-                "initial_size": [round(data.examples * share) for share in (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)],
-                "keep_fraction": [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
-                "seed": setup.seeds(4),
-            },
-            "student": {"recipe": "resnet18"},
-            "probe": {"members": 10, "epochs": 20},
-        }
-    if data.name == "digits":
-        sizes, steps = ([160, 1280], 400) if setup.scale == "cpu" else ([160, 1280], 120)
-        fractions = [0.25, 0.5, 1.0]
-    else:
-        sizes = [data.examples // 64, data.examples // 16, data.examples // 4, data.examples]
-        fractions, steps = [0.125, 0.25, 0.5, 1.0], 1500
-    return {
-        "data": data.features(),
-        "grid": {
-            "initial_size": sizes,
-            "keep_fraction": fractions,
-            "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=4)),
-        },
-        "student": {"recipe": "mlp", "steps": steps},
-        "probe": {"members": 3},
-    }
 
 
 def plan(setup: Setup) -> Plan:
     """Both ends of EL2N, beside random subsets."""
-    config = scaling_sweep(setup)
-    config["grid"] |= {"strategy": ["hard", "easy"], "metric": ["el2n"]}
-    return Plan(sweeps={"ends": config}, datasets=(setup.dataset(),))
+    return Plan(
+        sweeps={"ends": scaling_sweep(setup, strategy=["hard", "easy"])},
+        datasets=(setup.dataset(),),
+    )
 
 
 def measure(setup: Setup) -> Table:

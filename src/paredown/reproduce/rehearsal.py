@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from paredown.sweeps.runs import scorings
 from paredown.sweeps.settings import Settings
 from paredown.train import Examples, Recipe, find_recipe, planned_steps, train
 
-__all__ = ["Rehearsed", "rehearse"]
+__all__ = ["NetworkCost", "Rehearsed", "network_cost", "rehearse"]
 
 _BATCH = 4  # images that are passed through a network to see that it learns from them
 
@@ -61,7 +61,7 @@ def rehearse(plan: Plan) -> list[Rehearsed]:
             if "training" in METRICS[metric].needs:
                 rehearsed += _probes(name, metric, scoring.options, plan.dataset(scoring.data), 1)
     for recipe, dataset in plan.networks:
-        weights, _ = _one_step(recipe, dataset)
+        weights, _ = network_cost(recipe, dataset)
         rehearsed.append(Rehearsed(recipe.name, "network", dataset.name, recipe.name, weights, 1, None))
     return rehearsed
 
@@ -72,7 +72,7 @@ def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[Rehearsed]:
         raise PareError(f"{name}: initial sets of {largest:,}, and {dataset.title} has {dataset.examples:,} examples.")
     runs = expand(settings.grid)
     recipe = settings.student.resolve()
-    weights, flops = _one_step(recipe, dataset)
+    weights, flops = network_cost(recipe, dataset)
     steps = sum(
         settings.student.steps
         or planned_steps(
@@ -96,24 +96,21 @@ def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[Rehearsed]:
 
 def _probes(name: str, metric: str, options: Mapping[str, Any], dataset: Dataset, initial_sets: int) -> list[Rehearsed]:
     recipe = find_recipe(options.get("recipe", "mlp"))
-    weights, _ = _one_step(recipe, dataset)
+    weights, _ = network_cost(recipe, dataset)
     members = int(options.get("members", options.get("models", recipe.probe_members)))
     role = f"probe ({metric})"
     return [Rehearsed(name, role, dataset.name, recipe.name, weights, members * initial_sets, None)]
 
 
-_SEEN: dict[tuple[str, str], tuple[int, float]] = {}
+class NetworkCost(NamedTuple):
+    """What a network comes to: its number of weights, and the FLOPs of one forward pass of one example."""
+
+    weights: int
+    flops: float
 
 
-def _one_step(recipe: Recipe, dataset: Dataset) -> tuple[int, float]:
-    """Build the network for the data set's classes, take one step on made-up examples; its weights and FLOPs."""
-    key = (repr(recipe), dataset.name)
-    if key not in _SEEN:
-        _SEEN[key] = _build(recipe, dataset)
-    return _SEEN[key]
-
-
-def _build(recipe: Recipe, dataset: Dataset) -> tuple[int, float]:
+def network_cost(recipe: Recipe, dataset: Dataset) -> NetworkCost:
+    """Build the network for the data set's classes and take one step on made-up examples."""
     import torch
 
     rng = np.random.default_rng(0)
@@ -132,4 +129,4 @@ def _build(recipe: Recipe, dataset: Dataset) -> tuple[int, float]:
     weights = sum(parameter.numel() for parameter in trained.network.parameters())
     batch = torch.from_numpy(inputs[:1]).float()
     batch = batch.permute(0, 3, 1, 2).contiguous() if batch.ndim == 4 else batch
-    return weights, count_flops(trained.network, batch)
+    return NetworkCost(weights, count_flops(trained.network, batch))

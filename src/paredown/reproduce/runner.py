@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
@@ -35,6 +36,14 @@ FIGURES = {
     "fig_frontier": "functional forms fitted to the Pareto frontier",
     "fig_compute_a": "test error against the time to train",
     "fig1d": "keep-hard and keep-easy against chance on real data, by initial size and keep_fraction",
+    "fig3": "test error against the number kept on real data, with exponents and the Pareto frontier",
+    "fig_scaling_more": "the same with a class balance floor and with self-supervised prototypes",
+    "fig_probe_strength": "a weak against a strong probe: 4 against 40 epochs",
+    "fig_frontier_practice": "functional forms fitted to a measured Pareto frontier",
+    "fig_compute_b": "learning curves and compute at a fixed number of epochs, by keep_fraction",
+    "tab_duration": "training longer on less: the matched-iterations factor",
+    "tab_ensembles": "prototypes from one self-supervised encoder and from an ensemble of five",
+    "fig_noise": "when not to keep the hardest: labels that are wrong",
 }
 
 
@@ -47,6 +56,7 @@ class Reproduced:
         settings: everything the data depend on.
         claims: of the paper, with the verdicts.
         seconds: it took.
+        cpu_seconds: of all cores and processes, without what it found done.
         png: the picture.
         csv: its data.
         json: settings and verdicts.
@@ -57,6 +67,7 @@ class Reproduced:
     settings: dict[str, Any]
     claims: tuple[Claim, ...]
     seconds: float
+    cpu_seconds: float
     png: Path
     csv: Path
     json: Path
@@ -135,7 +146,7 @@ def _checked(names: Iterable[str], size: str) -> list[str]:
 def _needs(name: str, size: str) -> dict[str, tuple[str, ...]]:
     """For every role of a figure's data, the data sets it takes at a size, the best first; none for theory."""
     needs = getattr(import_module(f"paredown.reproduce.{name}"), "NEEDS", {})
-    return {role: tuple(by_size[size]) for role, by_size in needs.items()}
+    return {role: tuple(by_size[size]) for role, by_size in needs.items() if size in by_size}
 
 
 def _settings(setup: Setup) -> dict[str, Any]:
@@ -157,7 +168,7 @@ def _read(name: str, out: Path, settings: dict[str, Any]) -> Reproduced | None:
     try:
         saved = json.loads(record.read_text(encoding="utf-8"))
         found, claims, digests = saved["settings"], [Claim(**claim) for claim in saved["claims"]], saved["files"]
-        seconds = float(saved["seconds"])
+        seconds, cpu_seconds = float(saved["seconds"]), float(saved["cpu_seconds"])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise PareError(
             f"{record} is not a record of a figure; move it away, or replace it with --overwrite."
@@ -174,7 +185,7 @@ def _read(name: str, out: Path, settings: dict[str, Any]) -> Reproduced | None:
         )
     if any(not file.exists() or _digest(file) != digests.get(file.name) for file in (png, table)):
         return None
-    return Reproduced(name, found, tuple(claims), seconds, png, table, record, made=False)
+    return Reproduced(name, found, tuple(claims), seconds, cpu_seconds, png, table, record, made=False)
 
 
 def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: Track) -> Reproduced:
@@ -183,7 +194,7 @@ def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: T
     def named(items: Any, label: str, total: int | None = None) -> Any:
         return track(items, f"{name}: {label}", total)
 
-    start = perf_counter()
+    start, cpu = perf_counter(), _cpu_seconds()
     table = figure.measure(replace(setup, track=named))
     claims = tuple(figure.judge(table))
     files = _files(name, out)
@@ -195,17 +206,24 @@ def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: T
     ):
         table.write(csv)
         figure.draw(table, png)
-        seconds = perf_counter() - start
+        seconds, cpu_seconds = round(perf_counter() - start, 1), round(_cpu_seconds() - cpu, 1)
         document = {
             "figure": name,
             "shows": FIGURES[name],
             "claims": [claim._asdict() for claim in claims],
             "settings": settings,
-            "seconds": round(seconds, 1),
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
             "files": {files[0].name: _digest(png), files[1].name: _digest(csv)},
         }
         write_json(document, record)
-    return Reproduced(name, settings, claims, round(seconds, 1), *files, made=True)
+    return Reproduced(name, settings, claims, seconds, cpu_seconds, *files, made=True)
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those it waited for."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def _digest(file: Path) -> str:

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Comparison", "compare_with_random", "curves_by_way"]
+__all__ = ["DECIDED", "Comparison", "advice", "compare_with_random", "curves_by_way"]
+
+DECIDED = 3.0  # standard errors by which a difference must be off zero to be spoken of
 
 _POINT = ("initial_size", "keep_fraction", "matched_iterations")
 _WAY = ("metric", "strategy", "balance")
@@ -76,6 +78,50 @@ def _comparison(key: tuple, pairs: list[tuple[dict, dict]]) -> Comparison:
 
 def _stderr(values: NDArray[np.float64]) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def advice(table: pa.Table) -> list[str]:
+    """What the comparison with chance means for someone who has to decide, one sentence or two for every metric."""
+    groups: dict[tuple[str, float, str], list[Comparison]] = {}
+    for row in compare_with_random(table):
+        if row.seeds > 1:
+            groups.setdefault((row.metric, row.balance, row.strategy), []).append(row)
+    said = []
+    for (metric, balance, strategy), rows in groups.items():
+        end = {"hard": "the hardest", "easy": "the easiest"}.get(strategy, f"by strategy {strategy}")
+        name = f"Keeping {end} by {metric}" + (f" with a floor of {balance:g}" if balance else "")
+        said.append(_advice(name, rows, hard=strategy == "hard"))
+    return said
+
+
+def _advice(name: str, rows: list[Comparison], *, hard: bool) -> str:
+    largest = max(row.initial_size for row in rows)
+    there = sorted((row for row in rows if row.initial_size == largest), key=lambda row: row.keep_fraction)
+    helps = [row for row in there if row.z <= -DECIDED]
+    hurts = [row for row in there if row.z >= DECIDED]
+    if helps:
+        least = helps[0]
+        sentence = f"{name} pays: {_told(least)}."
+        lost = max((row for row in rows if row.z >= DECIDED), key=lambda row: row.initial_size, default=None)
+        return sentence if lost is None else f"{sentence} It does not everywhere: {_told(lost)}."
+    if len(hurts) == len(there):
+        worst = max(there, key=lambda row: row.difference)
+        sentence = f"{name} loses at every fraction: {_told(worst)}."
+        if not hard:
+            return sentence
+        return (
+            f"{sentence} That is the mark of wrong or ambiguous labels, of probes that are too weak, or of sets that are "
+            "too small: look at the hardest examples, train the probes longer, or keep all."
+        )
+    near = min(there, key=lambda row: row.difference)
+    return f"{name} is not told from chance: {_told(near)}. More seeds would tell."
+
+
+def _told(row: Comparison) -> str:
+    return (
+        f"{100 * row.keep_fraction:g} % of {row.initial_size:,} have {100 * row.difference:+.2f} ± "
+        f"{100 * row.difference_stderr:.2f} points of test error against random subsets"
+    )
 
 
 def curves_by_way(table: pa.Table) -> dict[str, dict[float, list[tuple[float, float, float]]]]:

@@ -1,0 +1,117 @@
+"""Beyond the paper: when not to keep the hardest. Wrong labels are hard, and keep-hard keeps them.
+
+Claims: none of the paper's; it curates its data. Here labels are replaced by other classes, and both ends of EL2N are
+compared with chance.
+
+    paredown reproduce fig_noise
+
+Expected: 3 minutes of two cores with MNIST, after those of `fig1d` (`--size paper`: 56 ResNet-18s on CIFAR-10). With
+clean labels the hardest win; with 5 % of them wrong they lose, and the easiest win as soon as labels are bad enough.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from paredown.plots import COLORS, figure
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.scaling import DECIDED, scaling_sweep
+from paredown.reproduce.setup import Plan, Setup
+from paredown.sweeps.summary import advice, compare_with_random
+
+NEEDS = {
+    "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("cifar10",)},
+}
+NOISE = (0.0, 0.05, 0.2)
+
+
+def plan(setup: Setup) -> Plan:
+    """A sweep for every share of wrong labels, at the largest initial set."""
+    sweeps = {}
+    for noise in NOISE if setup.scale != "tiny" else (0.0, 0.2):
+        config = scaling_sweep(setup, strategy=["hard", "easy"], keep_fraction=[0.25, 0.5, 1.0])
+        config["grid"]["initial_size"] = config["grid"]["initial_size"][-1:]
+        if noise:
+            config["data"] = {**config["data"], "label_noise": noise}
+        sweeps[f"{noise:g}"] = config
+    return Plan(sweeps=sweeps, datasets=(setup.dataset(),))
+
+
+def measure(setup: Setup) -> Table:
+    """Both ends against chance, and what `paredown sweep` says to each."""
+    table = Table()
+    for noise, config in plan(setup).sweeps.items():
+        results = setup.sweep(config).table
+        for row in compare_with_random(results):
+            table.add(
+                "difference",
+                data=setup.dataset().title,
+                label_noise=float(noise),
+                strategy=row.strategy,
+                keep_fraction=row.keep_fraction,
+                test_error=row.test_error,
+                random_error=row.random_error,
+                difference=row.difference,
+                difference_stderr=row.difference_stderr,
+                z=row.z,
+            )
+        for sentence in advice(results):
+            table.add("advice", label_noise=float(noise), sentence=sentence)
+    return table
+
+
+def judge(table: Table) -> list[Claim]:
+    """The hard end with clean and with wrong labels."""
+    rows = table.where(kind="difference")
+    worst = max(rows["label_noise"])
+    hard = rows.where(strategy="hard")
+    clean, noisy = (hard.where(label_noise=share) for share in (0.0, worst))
+    said = [row["sentence"] for row in table.where(kind="advice", label_noise=worst).rows]
+
+    def told(part: Table) -> str:
+        return ", ".join(
+            f"{100 * row['difference']:+.2f} (z {row['z']:+.1f}) at {row['keep_fraction']:g}" for row in part.rows
+        )
+
+    return [
+        Claim(
+            "(Not of the paper.) With wrong labels keeping the hardest loses to chance where it wins with clean ones.",
+            bool((noisy["z"] >= DECIDED).all() and (clean["z"] < DECIDED).any()),
+            f"{rows.rows[0]['data']}: hard minus random, points of test error, at keep_fraction: clean labels "
+            f"{told(clean)}; {worst:.0%} wrong {told(noisy)}.",
+        ),
+        Claim(
+            "(Not of the paper.) The sweep says so.",
+            any("wrong or ambiguous labels" in sentence for sentence in said),
+            f"With {worst:.0%} wrong labels `paredown sweep` says: {' '.join(said) or 'nothing'}",
+        ),
+    ]
+
+
+def draw(table: Table, path: Path) -> None:
+    """Differences to chance against the share of wrong labels; below zero pruning helped."""
+    rows = table.where(kind="difference")
+    fractions = sorted(rows.values("keep_fraction"))
+    with figure(path, size=(9.6, 4.0), ncols=len(fractions), sharey=True) as (_, panels):
+        for axes, fraction in zip(panels, fractions, strict=True):
+            axes.axhline(0, color="#777777", linewidth=1.5)
+            for strategy, color in (("hard", COLORS[2]), ("easy", COLORS[0])):
+                part = rows.where(strategy=strategy, keep_fraction=fraction)
+                axes.errorbar(
+                    100 * part["label_noise"],
+                    100 * part["difference"],
+                    yerr=200 * np.nan_to_num(part["difference_stderr"]),
+                    color=color,
+                    marker="o",
+                    capsize=2,
+                    label={"hard": "keep the hardest", "easy": "keep the easiest"}[strategy],
+                )
+            axes.set_yscale("symlog", linthresh=2)
+            ticks = [-5, -2, -1, 0, 1, 2, 5, 10, 20, 50]
+            axes.set_yticks(ticks, [f"{tick:+d}" if tick else "0" for tick in ticks])
+            axes.set(xlabel="labels replaced, %")
+            axes.set_title(f"keep_fraction {fraction:g}", loc="left")
+        panels[0].set_ylabel("test error, pruned − random, in points\n(bars: two standard errors)")
+        panels[0].legend()

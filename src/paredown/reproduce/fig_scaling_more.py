@@ -1,0 +1,59 @@
+"""Appendix figure: scaling with other metrics, EL2N with and without class balance and self-supervised prototypes.
+
+Claims: each metric beats the power law of random subsets, less so than the best one.
+
+    paredown reproduce fig_scaling_more
+
+Expected: 5 minutes of two cores with embeddings of CIFAR-10, after those of `fig3` (`--size paper`: 162 ResNet-50s on
+ImageNet).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paredown.plots import figure, panel_letter
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.scaling import add_laws, draw_scaling, judge_frontier, judge_level, scaling_sweep
+from paredown.reproduce.setup import Plan, Setup
+
+NEEDS = {
+    "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},
+}
+WAYS = {
+    "EL2N": ("el2n", 0.0),
+    "EL2N, class balance 0.5": ("el2n", 0.5),
+    "prototypes, class balance 0.5": ("prototypes", 0.5),
+}
+
+
+def plan(setup: Setup) -> Plan:
+    """Both metrics with and without a floor."""
+    data = setup.dataset()
+    config = scaling_sweep(setup, metric=["el2n", "prototypes"], balance=[0.0, 0.5])
+    config["probe"]["prototypes"] = {"k": data.classes}
+    return Plan(sweeps={"metrics": config}, datasets=(data,))
+
+
+def measure(setup: Setup) -> Table:
+    """Curves, exponents and laws of each way of pruning."""
+    table = Table()
+    results = setup.sweep(plan(setup).sweeps["metrics"]).table
+    for metric, balance in WAYS.values():
+        add_laws(table, results, setup.dataset().title, metric=metric, balance=balance)
+    return table
+
+
+def judge(table: Table) -> list[Claim]:
+    """Level and law for each."""
+    parts = [table.where(metric=metric, balance=balance) for metric, balance in WAYS.values()]
+    return [judged(part) for judged in (judge_level, judge_frontier) for part in parts]
+
+
+def draw(table: Table, path: Path) -> None:
+    """A panel for each way of pruning."""
+    with figure(path, size=(4.4 * len(WAYS), 4.3), ncols=len(WAYS), sharey=True) as (_, panels):
+        for letter, axes, (title, (metric, balance)) in zip("ABC", panels, WAYS.items(), strict=True):
+            draw_scaling(axes, table.where(metric=metric, balance=balance), title)
+            panel_letter(axes, letter, title)
+        panels[0].set_ylabel(f"test error, %, {table.rows[0]['data']}\n(bars: two standard errors)")

@@ -1,0 +1,226 @@
+"""What the figures on scaling share: a sweep over sizes and fractions, and what it says about laws.
+
+Section 'Data pruning can beat power law scaling in practice' and the appendix on additional scaling experiments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paredown.laws import beats_power_law, curve, fit, pareto_frontier
+from paredown.laws.curves import Curve
+from paredown.plots import FRONTIER_COLOR, RANDOM_COLOR, fraction_color, plain_ticks
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.setup import Setup
+from paredown.sweeps.summary import DECIDED, compare_with_random
+
+__all__ = ["DECIDED", "add_laws", "draw_scaling", "judge_exponents", "judge_frontier", "judge_level", "scaling_sweep"]
+
+
+def scaling_sweep(setup: Setup, role: str = "main", **grid: Any) -> dict[str, Any]:
+    """The sweep over initial sizes and fractions; figures that differ in the rest of the grid share its runs."""
+    data = setup.dataset(role)
+    small = data.name == "digits"
+    if setup.scale == "paper":
+        recipe = {"imagenet": "resnet50", "svhn": "resnet18_svhn"}.get(data.name, "resnet18")
+        sizes = [round(data.examples * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)]
+        return {
+            "data": data.images("swav" if data.name == "imagenet" else "auto"),
+            "grid": {
+                "initial_size": sizes,
+                "keep_fraction": [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
+                "metric": ["el2n"],
+                "seed": setup.seeds(1 if data.name == "imagenet" else 4),  # the paper trained one model per point there
+                **grid,
+            },
+            "student": {"recipe": recipe},
+            "probe": {},  # members and epochs are those of the recipe
+        }
+    sizes = [160, 320, 640, 1280] if small else [data.examples // part for part in (64, 16, 4, 1)]
+    return {
+        "data": data.features(),
+        "grid": {
+            "initial_size": sizes,
+            "keep_fraction": [0.25, 0.5, 1.0] if small else [0.125, 0.25, 0.5, 1.0],
+            "metric": ["el2n"],
+            "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=4)),
+            **grid,
+        },
+        "student": {"recipe": "mlp", "steps": setup.choose(tiny=60, cpu=400 if small else 1500, paper=0)},
+        "probe": {"members": setup.choose(tiny=2, cpu=3, paper=10)},
+    }
+
+
+def add_laws(table: Table, results: pa.Table, data: str, *, metric: str = "el2n", balance: float = 0.0) -> None:
+    """Add what a sweep says of one way of pruning: mean errors, exponents, the frontier and the laws on it."""
+    rows = [row for row in results.to_pylist() if row["status"] == "done"]
+    own = [row for row in rows if row["metric"] == metric and row["strategy"] == "hard" and row["balance"] == balance]
+    chance = [row for row in rows if row["metric"] == "random"]
+    whole = [row for row in chance if row["keep_fraction"] == 1]
+    what = {"data": data, "metric": metric, "balance": balance}
+    for row in compare_with_random(results):
+        if (row.metric, row.strategy, row.balance) == (metric, "hard", balance):
+            table.add(
+                "pruned",
+                **what,
+                keep_fraction=row.keep_fraction,
+                initial_size=row.initial_size,
+                kept=row.kept,
+                test_error=row.test_error,
+                stderr=row.stderr,
+                random_error=row.random_error,
+                difference=row.difference,
+                z=row.z,
+            )
+    random = _curve(chance)
+    table.add("random", **what, kept=random.size, test_error=random.error, stderr=_stderr(random))
+    for fraction in sorted({row["keep_fraction"] for row in own} | {1.0}):
+        nu = fit(_curve([row for row in own if row["keep_fraction"] == fraction] or chance), "power")["nu"]
+        table.add("exponent", **what, keep_fraction=fraction, nu=nu.value, low=nu.low, high=nu.high)
+    each = [*own, *whole]
+    columns = (np.array([row[name] for row in each]) for name in ("kept", "keep_fraction", "test_error", "seed"))
+    kept, fraction, error, seed = columns
+    frontier = pareto_frontier(kept, fraction, error, seed=seed if len(np.unique(seed)) > 1 else None)
+    low, high = frontier.curve.limits()
+    table.add(
+        "frontier",
+        **what,
+        kept=frontier.kept_size,
+        keep_fraction=frontier.keep_fraction,
+        test_error=frontier.error,
+        low=low,
+        high=high,
+        random_error=np.exp(np.interp(np.log(frontier.kept_size), np.log(random.size), np.log(random.error))),
+    )
+    if len(frontier) < 4:
+        sentence = f"Cannot tell: the frontier has {len(frontier)} points, and laws need four"
+        table.add("verdict", **what, verdict="cannot tell", sentence=sentence)
+        return
+    beats = beats_power_law(frontier.curve, random)
+    table.add("verdict", **what, verdict=beats.verdict, sentence=beats.sentence, weight=beats.weight)
+    for name, contender in beats.frontier.contenders.items():
+        at = np.geomspace(frontier.kept_size[0], frontier.kept_size[-1], 30)
+        weight, missed = contender.weight, contender.left_out_error
+        table.add("law", **what, law=name, aicc=contender.difference, weight=weight, left_out_error=missed)
+        table.add("fitted", **what, law=name, kept=at, test_error=contender.fit.predict(at))
+
+
+def _curve(rows: Iterable[dict[str, Any]]) -> Curve:
+    """Error against size; several runs of one seed and size, from initial sets of different sizes, are averaged."""
+    errors: dict[tuple[int, int], list[float]] = {}
+    for row in rows:
+        errors.setdefault((row["kept"], row["seed"]), []).append(row["test_error"])
+    kept, seed = (np.array(column) for column in zip(*errors, strict=True))
+    several = len(np.unique(seed)) > 1
+    mean = [float(np.mean(values)) for values in errors.values()]
+    return curve(kept, mean, seed=seed, paired=True) if several else curve(kept, mean)
+
+
+def _stderr(measured: Curve) -> Any:
+    return np.nan if measured.stderr is None else measured.stderr
+
+
+# --- verdicts ------------------------------------------------------------------------------------------------------
+
+
+def judge_exponents(part: Table) -> Claim:
+    """Whether the exponent at every fixed fraction is that of random subsets, within both intervals."""
+    exponents = part.where(kind="exponent")
+    random = exponents.where(keep_fraction=1.0).rows[0]
+    pruned = [row for row in exponents.rows if row["keep_fraction"] < 1]
+    equal = [row for row in pruned if row["low"] <= random["high"] and random["low"] <= row["high"]]
+    told = "; ".join(f"keep_fraction {row['keep_fraction']:g}: {_interval(row)}" for row in pruned)
+    return Claim(
+        "At a fixed keep_fraction error falls as a power law, with the exponent of random subsets.",
+        len(equal) == len(pruned),
+        f"{_about(part)}: exponents with 95 % intervals: {told}; random subsets: {_interval(random)}.",
+    )
+
+
+def judge_level(part: Table) -> Claim:
+    """Whether the frontier lies below the random curve where it keeps less than everything."""
+    below = [row for row in part.where(kind="pruned").rows if row["z"] <= -DECIDED]
+    frontier = [row for row in part.where(kind="frontier").rows if row["keep_fraction"] < 1]
+    best = min(frontier, key=lambda row: row["test_error"] / row["random_error"], default=None)
+    told = (
+        "no point of the frontier is pruned"
+        if best is None
+        else f"at {best['kept']:,.0f} kept ({100 * best['keep_fraction']:g} % of the initial set) the frontier has "
+        f"{100 * best['test_error']:.2f} % error and random subsets {100 * best['random_error']:.2f} %"
+    )
+    return Claim(
+        "The frontier over fractions lies below the curve of random subsets.",
+        bool(below) and best is not None and best["test_error"] < best["random_error"],
+        f"{_about(part)}: {told}; {len(below)} of {len(part.where(kind='pruned'))} pruned points are better than "
+        f"random subsets by {DECIDED:g} standard errors or more.",
+    )
+
+
+def judge_frontier(part: Table) -> Claim:
+    """Whether the frontier beats the power law, by exponent and by law."""
+    verdict = part.where(kind="verdict").rows[0]
+    return Claim(
+        "The frontier falls faster than any power law.",
+        verdict["verdict"] == "beats",
+        f"{_about(part)}: {verdict['sentence'].rstrip('.')}.",
+    )
+
+
+def _about(part: Table) -> str:
+    row = part.rows[0]
+    floor = f", floor {row['balance']:g}" if row["balance"] else ""
+    return f"{row['data']}, {row['metric']}{floor}"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    return f"{row['nu']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+
+
+# --- the picture ---------------------------------------------------------------------------------------------------
+
+
+def draw_scaling(axes: Any, part: Table, title: str) -> None:
+    """Test error against the number kept: a curve for every fraction, random subsets in grey, the frontier in red."""
+    random = part.where(kind="random")
+    nu = part.where(kind="exponent", keep_fraction=1.0).rows[0]["nu"]
+    bars = {"capsize": 2, "markersize": 4, "linewidth": 1.4}
+    axes.errorbar(
+        random["kept"],
+        100 * random["test_error"],
+        yerr=200 * np.nan_to_num(random["stderr"].astype(float)),
+        color=RANDOM_COLOR,
+        marker=".",
+        label=f"random, $\\nu$ = {nu:.2f}",
+        **bars,
+    )
+    for fraction in sorted(part.where(kind="pruned").values("keep_fraction"), reverse=True):
+        points = part.where(kind="pruned", keep_fraction=fraction)
+        nu = part.where(kind="exponent", keep_fraction=fraction).rows[0]["nu"]
+        axes.errorbar(
+            points["kept"],
+            100 * points["test_error"],
+            yerr=200 * np.nan_to_num(points["stderr"].astype(float)),
+            color=fraction_color(fraction),
+            marker="o",
+            label=f"hardest {100 * fraction:g} %, $\\nu$ = {nu:.2f}",
+            **bars,
+        )
+    frontier = part.where(kind="frontier")
+    axes.plot(
+        frontier["kept"],
+        100 * frontier["test_error"],
+        color=FRONTIER_COLOR,
+        linewidth=5,
+        alpha=0.3,
+        label="frontier",
+        zorder=0,
+    )
+    axes.set(xscale="log", yscale="log", xlabel="examples kept")
+    for axis in (axes.xaxis, axes.yaxis):
+        plain_ticks(axis)
+    axes.set_title(title, loc="left")
+    axes.legend(fontsize=8)

@@ -85,11 +85,8 @@ def _show(results: list[Reproduced]) -> None:
     from rich.markup import escape
 
     for result in results:
-        how = (
-            f"made in {result.seconds:.0f} s, {result.cpu_seconds:.0f} s of processors"
-            if result.made
-            else "there already"
-        )
+        took = f"made in {result.seconds:.0f} s, {result.cpu_seconds:.0f} s of processors"
+        how = took if result.made else "there already"
         say(f"[bold]{result.name}[/]: {escape(str(result.png))} ({how})")
         for claim in result.claims:
             verdict = "[green]held[/]" if claim.held else "[red]did not hold[/]"

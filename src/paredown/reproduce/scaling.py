@@ -5,7 +5,6 @@ Section 'Data pruning can beat power law scaling in practice' and the appendix o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -59,8 +58,7 @@ def add_laws(table: Table, results: pa.Table, data: str, *, metric: str = "el2n"
     """Add what a sweep says of one way of pruning: mean errors, exponents, the frontier and the laws on it."""
     rows = [row for row in results.to_pylist() if row["status"] == "done"]
     own = [row for row in rows if row["metric"] == metric and row["strategy"] == "hard" and row["balance"] == balance]
-    chance = [row for row in rows if row["metric"] == "random"]
-    whole = [row for row in chance if row["keep_fraction"] == 1]
+    chance = _averaged([row for row in rows if row["metric"] == "random"])
     what = {"data": data, "metric": metric, "balance": balance}
     for row in compare_with_random(results):
         if (row.metric, row.strategy, row.balance) == (metric, "hard", balance):
@@ -81,9 +79,8 @@ def add_laws(table: Table, results: pa.Table, data: str, *, metric: str = "el2n"
     for fraction in sorted({row["keep_fraction"] for row in own} | {1.0}):
         nu = fit(_curve([row for row in own if row["keep_fraction"] == fraction] or chance), "power")["nu"]
         table.add("exponent", **what, keep_fraction=fraction, nu=nu.value, low=nu.low, high=nu.high)
-    each = [*own, *whole]
-    columns = (np.array([row[name] for row in each]) for name in ("kept", "keep_fraction", "test_error", "seed"))
-    kept, fraction, error, seed = columns
+    columns = ("kept", "keep_fraction", "test_error", "seed")
+    kept, fraction, error, seed = (np.array([row[name] for row in (*own, *chance)]) for name in columns)
     frontier = pareto_frontier(kept, fraction, error, seed=seed if len(np.unique(seed)) > 1 else None)
     low, high = frontier.curve.limits()
     table.add(
@@ -109,15 +106,21 @@ def add_laws(table: Table, results: pa.Table, data: str, *, metric: str = "el2n"
         table.add("fitted", **what, law=name, kept=at, test_error=contender.fit.predict(at))
 
 
-def _curve(rows: Iterable[dict[str, Any]]) -> Curve:
-    """Error against size; several runs of one seed and size, from initial sets of different sizes, are averaged."""
+def _averaged(chance: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Random subsets as what they are, smaller sets that were not pruned; those of one seed and size are averaged."""
     errors: dict[tuple[int, int], list[float]] = {}
-    for row in rows:
+    for row in chance:
         errors.setdefault((row["kept"], row["seed"]), []).append(row["test_error"])
-    kept, seed = (np.array(column) for column in zip(*errors, strict=True))
-    several = len(np.unique(seed)) > 1
-    mean = [float(np.mean(values)) for values in errors.values()]
-    return curve(kept, mean, seed=seed, paired=True) if several else curve(kept, mean)
+    return [
+        {"kept": kept, "seed": seed, "keep_fraction": 1.0, "test_error": float(np.mean(values))}
+        for (kept, seed), values in sorted(errors.items())
+    ]
+
+
+def _curve(rows: list[dict[str, Any]]) -> Curve:
+    """Error against size, seed by seed."""
+    kept, seed, error = (np.array([row[name] for row in rows]) for name in ("kept", "seed", "test_error"))
+    return curve(kept, error, seed=seed, paired=True) if len(np.unique(seed)) > 1 else curve(kept, error)
 
 
 def _stderr(measured: Curve) -> Any:

@@ -110,8 +110,8 @@ def _advice(name: str, rows: list[Comparison], *, hard: bool) -> str:
         if not hard:
             return sentence
         return (
-            f"{sentence} That is the mark of wrong or ambiguous labels, of probes that are too weak, or of sets that are "
-            "too small: look at the hardest examples, train the probes longer, or keep all."
+            f"{sentence} That is the mark of wrong or ambiguous labels, of probes that are too weak, or of sets that "
+            "are too small: look at the hardest examples, train the probes longer, or keep all."
         )
     near = min(there, key=lambda row: row.difference)
     return f"{name} is not told from chance: {_told(near)}. More seeds would tell."

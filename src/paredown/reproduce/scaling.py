@@ -118,9 +118,13 @@ def _averaged(chance: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _curve(rows: list[dict[str, Any]]) -> Curve:
-    """Error against size, seed by seed."""
-    kept, seed, error = (np.array([row[name] for row in rows]) for name in ("kept", "seed", "test_error"))
-    return curve(kept, error, seed=seed, paired=True) if len(np.unique(seed)) > 1 else curve(kept, error)
+    """Error against size.
+
+    Runs count as independent: what the sets of one seed share moves all sizes together, which leaves exponents as they
+    are, and drawing whole seeds again gives intervals that are too narrow for as few as four (0.88 instead of 0.95).
+    """
+    kept, error = (np.array([row[name] for row in rows]) for name in ("kept", "test_error"))
+    return curve(kept, error)
 
 
 def _stderr(measured: Curve) -> Any:

@@ -21,12 +21,16 @@ from paredown.cli import app
 from paredown.data import Scores
 from paredown.errors import PareError
 from paredown.io import write_scores
+from paredown.scoring import score
+from paredown.sources import ImageSource
 from paredown.sweeps import Run, expand, read_settings, sweep
-from paredown.sweeps.data import initial_rows
+from paredown.sweeps import jobs as jobs_module
+from paredown.sweeps.data import initial_rows, initial_source, open_data, prepare_data
 from paredown.sweeps.jobs import student_steps
 from paredown.sweeps.settings import Grid
 from paredown.sweeps.summary import compare_with_random, curves_by_way
-from paredown.train import find_recipe
+from paredown.train import StreamedExamples, find_recipe
+from paredown.workers import Outcome
 
 RUN = Run(100, 0.5, "el2n", "hard", 0.0, 1.0, 0)
 
@@ -158,24 +162,97 @@ def test_a_run_that_fails_says_why_and_the_others_go_on(config: dict[str, Any], 
     assert compare_with_random(swept.table) == []
 
 
-def test_images_and_features_of_one_sweep(config: dict[str, Any], tmp_path: Path) -> None:
+@pytest.fixture
+def image_config(tmp_path: Path) -> dict[str, Any]:
+    """Folders of colour images of two classes, in memory for students, and embedded for prototypes."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
-    for split, n in (("train", 12), ("test", 6)):
+    for split, n in (("train", 16), ("test", 40)):
         for number in range(n):
             file = tmp_path / split / "ab"[number % 2] / f"{number:02d}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(file)
-    images = {
+            bright = 100 + 60 * (number % 2)
+            Image.fromarray(rng.integers(0, bright, (8, 8, 3), dtype=np.uint8)).save(file)
+    return {
         "data": {"source": str(tmp_path / "train"), "test": str(tmp_path / "test"), "encoder": "pixels"},
         "grid": {"initial_size": 12, "keep_fraction": 0.5, "seed": 0, "metric": ["el2n", "prototypes"]},
-        "student": {"recipe": "tiny_cnn", "steps": 2, "image_size": 8, "batch_size": 4},
+        "student": {"recipe": "tiny_cnn", "steps": 4, "image_size": 8, "batch_size": 4},
         "probe": {"recipe": "mlp", "members": 2, "epochs": 1, "k": 2, "sensitivity": False},
     }
-    swept = sweep(images, out=tmp_path / "swept", workers=1)
+
+
+def test_images_and_features_of_one_sweep(image_config: dict[str, Any], tmp_path: Path) -> None:
+    swept = sweep(image_config, out=tmp_path / "swept", workers=1)
     assert swept.table["status"].to_pylist() == ["done"] * 3
     assert sorted(path.name for path in (tmp_path / "swept" / "data").iterdir()) == ["features", "images"]
+
+
+def test_images_larger_than_memory_are_not_copied_and_give_the_same_table(
+    image_config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = with_(image_config, "probe", recipe="tiny_cnn", members=1)
+    images["grid"] = {"initial_size": 12, "keep_fraction": [0.5, 1.0], "seeds": 2, "metric": "el2n"}
+    images["data"] = {**images["data"], "label_noise": 0.2}
+    in_memory = sweep(images, out=tmp_path / "in_memory", workers=1, engine=here)
+    monkeypatch.setattr("paredown.sweeps.data._COPIED", 1000)
+    streamed = sweep(images, out=tmp_path / "streamed", workers=1, engine=here)
+    assert streamed.table.equals(in_memory.table)
+    assert len(set(streamed.table["test_error"].to_pylist())) > 1
+    folder = tmp_path / "streamed" / "data" / "images"
+    assert sorted(file.name for file in folder.iterdir()) == ["data.json", "test_labels.npy", "train_labels.npy"]
+    train, _ = open_data(folder)
+    assert isinstance(train, StreamedExamples)
+    assert (train.labels != [0] * 8 + [1] * 8).any()  # the noise is there, and it is the same
+    np.testing.assert_array_equal(
+        train.labels, np.load(tmp_path / "in_memory" / "data" / "images" / "train_labels.npy")
+    )
+    (tmp_path / "train" / "a" / "00.png").unlink()
+    open_data.cache_clear()
+    with pytest.raises(PareError, match="held 16 images when the sweep began, and holds 15 now"):
+        open_data(folder)
+
+
+def here(function: str, jobs: list[Any], *, workers: int, common: Any) -> Any:
+    """Jobs in this process, one after another."""
+    call = getattr(jobs_module, function.partition(":")[2])
+    for number, job in enumerate(jobs):
+        yield Outcome(number, call(json.loads(json.dumps(common)), json.loads(json.dumps(job))))
+
+
+def test_rows_of_streamed_images_are_a_source(
+    image_config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, settings = np.array([1, 4, 9, 14]), read_settings(image_config)
+    sources = {}
+    for copied in (2**30, 1000):
+        monkeypatch.setattr("paredown.sweeps.data._COPIED", copied)
+        prepare_data(settings.data, {"images": settings.student.resolve()}, tmp_path / str(copied))
+        sources[copied] = initial_source(open_data(tmp_path / str(copied) / "images")[0], rows)
+    mapped, streamed = sources[2**30], sources[1000]
+    assert isinstance(streamed, ImageSource)
+    assert [name for _, name in streamed.files(1)] == ["a/08.png", "b/03.png", "b/13.png"]
+    np.testing.assert_array_equal(streamed.ids, rows)
+    assert streamed.labels is not None
+    assert [streamed.labels.classes[code] for code in streamed.labels.codes] == ["a", "a", "b", "b"]
+    for metric, options in (("prototypes", {"k": 2, "sensitivity": False}), ("el2n", {"members": 1, "epochs": 1})):
+        recipe = {"recipe": settings.student.resolve()} if metric == "el2n" else {}
+        one, other = (
+            score(source, metric=metric, encoder="pixels", **recipe, **options) for source in (mapped, streamed)
+        )
+        np.testing.assert_array_equal(one.values, other.values)
+
+
+def test_data_prepared_for_other_settings_are_made_again(config: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(PareError, match="asks for 1,000 examples"):  # after the data are prepared
+        sweep(with_(config, "grid", initial_size=1000), out=tmp_path / "swept")
+    noisy = with_(with_(config, "data", label_noise=0.5), "grid", seeds=1)
+    sweep(noisy, out=tmp_path / "swept", workers=1, engine=here)
+    labels = np.load(tmp_path / "swept" / "data" / "features" / "train_labels.npy")
+    assert np.mean(labels != np.arange(90) % 3) > 0.3
+    np.save(tmp_path / "train_labels.npy", np.arange(1, 91) % 3)
+    with pytest.raises(PareError, match="another found"):
+        sweep(noisy, out=tmp_path / "swept")
 
 
 def test_noisy_labels_are_the_share_asked_for(config: dict[str, Any], tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 
 from paredown.errors import PareError
 
-__all__ = ["Outcome", "available_cores", "run_jobs"]
+__all__ = ["Outcome", "available_cores", "run_jobs", "worker_number"]
+
+_NUMBER = "PAREDOWN_WORKER"
 
 
 class Outcome(NamedTuple):
@@ -34,6 +36,12 @@ class Outcome(NamedTuple):
 def available_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def worker_number() -> int | None:
+    """Which of its parent's workers this process is, from 0; None if it is no worker. One that died is succeeded."""
+    number = os.environ.get(_NUMBER)
+    return None if number is None else int(number)
 
 
 def run_jobs(
@@ -54,7 +62,11 @@ def run_jobs(
     waiting = list(enumerate(jobs))[::-1]
     answers: SimpleQueue[tuple[_Worker, str | None]] = SimpleQueue()
     crew: list[_Worker] = []
-    hire = lambda: crew.append(_Worker(function, common, threads, answers))
+
+    def hire() -> None:
+        number = min(set(range(workers)) - {worker.number for worker in crew})
+        crew.append(_Worker(number, function, common, threads, answers))
+
     try:
         for _ in range(min(workers, len(jobs))):
             hire()
@@ -84,15 +96,17 @@ def run_jobs(
 class _Worker:
     """A child process and the thread that waits for its answers."""
 
-    def __init__(self, function: str, common: Any, threads: int | None, answers: SimpleQueue[Any]) -> None:
+    def __init__(self, number: int, function: str, common: Any, threads: int | None, answers: SimpleQueue[Any]) -> None:
         limits = {} if threads is None else dict.fromkeys(_THREAD_LIMITS, str(threads))
+        path = os.pathsep.join(path for path in sys.path if path)
+        self.number = number
         self.index: int | None = None  # of the job it works on
         self.process = subprocess.Popen(
             [sys.executable, "-c", f"import {__name__} as workers; workers._work()", function],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **limits, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={**os.environ, **limits, _NUMBER: str(number), "PYTHONPATH": path},
         )
         self._write(common)
         Thread(target=self._forward, args=(answers,), daemon=True).start()

@@ -22,7 +22,8 @@ from paredown.sweeps.jobs import read_result
 from paredown.sweeps.runs import Run, Scoring, content_name, expand, scorings
 from paredown.sweeps.settings import Scorer, Settings, read_settings
 from paredown.train import find_recipe
-from paredown.workers import Outcome, available_cores, run_jobs
+from paredown.train.runtime import available_workers
+from paredown.workers import Outcome, run_jobs
 
 __all__ = ["Plan", "Swept", "plan_sweep", "sweep", "sweep_plan"]
 
@@ -69,7 +70,7 @@ def sweep(
     Args:
         config: a TOML file, a dictionary of the same shape, or settings.
         out: folder for results; `results.parquet` is the table.
-        workers: processes, each on one thread; as many as there are cores if not given.
+        workers: processes, each on one thread; if not given, one for every graphics card, or else for every core.
         retry_failed: run again what ended in an error before.
         track: reports progress.
         engine: how jobs are run.
@@ -80,7 +81,7 @@ def sweep(
 
 def sweep_plan(plan: Plan, *, workers: int | None = None, track: Track = silent, engine: Engine = run_jobs) -> Swept:
     """Do what is left of a plan; see `sweep`."""
-    workers = available_cores() if workers is None else workers
+    workers = available_workers() if workers is None else workers
     if workers < 1:
         raise PareError(f"workers must be at least 1, got {workers}.")
     died = _score(plan, workers, track, engine)

@@ -26,6 +26,7 @@ from paredown.train.examples import TrainingSet
 from paredown.train.networks import build_network
 from paredown.train.recipes import Recipe, find_recipe
 from paredown.train.resume import TrainingCheckpoint
+from paredown.train.runtime import default_device
 from paredown.train.schedule import learning_rate, steps_per_epoch
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def train(
         test: examples of the same classes, on which accuracy is measured after every epoch.
         checkpoint: a folder for the state after every epoch. The same call goes on from there, or, where training is
             finished, only loads the result; the folder is the caller's to remove.
-        device: `cuda` where there is one, otherwise `cpu`.
+        device: `cuda` where there is one, otherwise `cpu`; in a worker process, the graphics card of its number.
         track: reports progress, a step at a time.
     """
     try:
@@ -123,7 +124,7 @@ def train(
     check_labels(examples, rows, test)
     per_epoch = steps_per_epoch(len(rows), recipe.batch_size)
     steps = checked_steps(recipe, per_epoch, epochs, steps)
-    on = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    on = torch.device(device or default_device())
     recipe = recipe if _has_bfloat16(on) else recipe.but(precision="float32")
     size = recipe.image_size if recipe.inputs == "images" else None
     network = build_network(recipe, examples, rows, seed=seed).to(on)

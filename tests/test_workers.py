@@ -14,7 +14,7 @@ import pytest
 
 from paredown.errors import PareError
 from paredown.train.runtime import available_workers, default_device
-from paredown.workers import available_cores, run_jobs, worker_number
+from paredown.workers import Crew, available_cores, run_jobs, worker_number
 
 
 def add(common: float, job: Any) -> Any:
@@ -88,6 +88,24 @@ def test_workers_take_the_graphics_cards_in_turn(monkeypatch: pytest.MonkeyPatch
     assert devices == ["cuda:0", "cuda:1", "cuda:2", "cuda:0"]
     monkeypatch.setattr("paredown.train.runtime.version", lambda name: "2.9.0+cpu")
     assert available_workers() == available_cores()  # a build without CUDA is not asked
+
+
+def test_a_crew_stays_for_further_jobs() -> None:
+    with Crew() as crew:
+        run = lambda jobs, **given: {
+            outcome.job: outcome.value if outcome.error is None else outcome.error
+            for outcome in crew.run_jobs("test_workers:add", jobs, **given)
+        }
+        first = set(run(["pid", "pid"], workers=2, common=0).values())
+        assert set(run(["pid", "pid", "pid"], workers=2, common=0).values()) <= first
+        assert run([1, 2], workers=2, common=10) == {0: 11, 1: 12}
+        assert "killed" in run(["die"], workers=1)[0]
+        assert set(run(["number"] * 2, workers=2).values()) == {0, 1}
+        with closing(crew.run_jobs("test_workers:add", ["pid", "sleep"], workers=2)) as found:
+            assert next(found).value in first  # and the one that sleeps is given up
+        assert run([3], workers=1, common=4) == {0: 7}
+        (last,) = run(["pid"], workers=1).values()
+    assert not alive(last)
 
 
 def test_workers_end_with_the_iterator() -> None:

@@ -15,18 +15,25 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import quick_students
 from typer.testing import CliRunner
 
 from paredown.cli import app
 from paredown.data import Scores
 from paredown.errors import PareError
 from paredown.io import write_scores
+from paredown.scoring import score
+from paredown.sources import ImageSource
 from paredown.sweeps import Run, expand, read_settings, sweep
-from paredown.sweeps.data import initial_rows
+from paredown.sweeps import jobs as jobs_module
+from paredown.sweeps.data import initial_rows, initial_source, open_data, prepare_data
 from paredown.sweeps.jobs import student_steps
 from paredown.sweeps.settings import Grid
 from paredown.sweeps.summary import compare_with_random, curves_by_way
-from paredown.train import find_recipe
+from paredown.train import StreamedExamples, find_recipe
+from paredown.workers import Outcome
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 RUN = Run(100, 0.5, "el2n", "hard", 0.0, 1.0, 0)
 
@@ -54,6 +61,13 @@ def config(tmp_path: Path) -> dict[str, Any]:
 
 def with_(config: dict[str, Any], part: str, **changes: Any) -> dict[str, Any]:
     return {**config, part: {**config[part], **changes}}
+
+
+def here(function: str, jobs: list[Any], *, workers: int, common: Any) -> Any:
+    """Jobs in this process, one after another."""
+    call = getattr(jobs_module, function.partition(":")[2])
+    for number, job in enumerate(jobs):
+        yield Outcome(number, call(json.loads(json.dumps(common)), json.loads(json.dumps(job))))
 
 
 # --- what is run ---------------------------------------------------------------------------------------------------
@@ -98,7 +112,7 @@ def test_initial_sets_of_one_seed_are_nested() -> None:
 
 
 def test_a_sweep_ends_in_one_table_and_goes_on_where_it_was(config: dict[str, Any], tmp_path: Path) -> None:
-    swept = sweep(config, out=tmp_path / "swept", workers=1)
+    swept = sweep(config, out=tmp_path / "swept", engine=here)
     table = swept.table
     assert table.num_rows == 2 * 2 * 2 + 2 * 2  # random and whole, then pruned
     assert set(table["status"].to_pylist()) == {"done"}
@@ -116,72 +130,147 @@ def test_a_sweep_ends_in_one_table_and_goes_on_where_it_was(config: dict[str, An
     times = {file: file.stat().st_mtime_ns for file in files}
     for file in files[::3]:
         file.unlink()
-    sweep(config, out=tmp_path / "swept", workers=1)
+    sweep(config, out=tmp_path / "swept", engine=here)
     assert (tmp_path / "swept" / "results.parquet").read_bytes() == before
     changed = [file for file in files if file.stat().st_mtime_ns != times[file]]
     assert changed == files[::3]
 
     # A larger grid keeps what it shares; other settings are refused.
-    larger = sweep(with_(config, "grid", seeds=3), out=tmp_path / "swept", workers=1)
+    larger = sweep(with_(config, "grid", seeds=3), out=tmp_path / "swept", engine=here)
     assert larger.table.num_rows == 18
     assert all(file.stat().st_mtime_ns == times[file] for file in files if file not in changed)
     with pytest.raises(PareError, match="another student"):
-        sweep(with_(config, "student", learning_rate=0.5), out=tmp_path / "swept", workers=1)
+        sweep(with_(config, "student", learning_rate=0.5), out=tmp_path / "swept", engine=here)
 
 
-def test_killed_at_any_moment_it_ends_with_the_same_table(config: dict[str, Any], tmp_path: Path) -> None:
-    undisturbed = sweep(config, out=tmp_path / "undisturbed", workers=2).table
+def test_killed_three_times_it_ends_with_the_same_table(config: dict[str, Any], tmp_path: Path) -> None:
+    config["grid"] = {"initial_size": [40, 80], "keep_fraction": [0.5, 1.0], "seeds": 4, "metric": "prototypes"}
+    config["probe"] = {"k": 3, "sensitivity": False}
+    undisturbed = sweep(config, out=tmp_path / "undisturbed", workers=2, engine=quick_students.engine).table
+    assert undisturbed.num_rows == 24
     (tmp_path / "config.json").write_text(json.dumps(config))
     code = (
-        "import json, sys; from paredown.sweeps import sweep\n"
-        f"sweep(json.load(open({str(tmp_path / 'config.json')!r})), out={str(tmp_path / 'killed')!r}, workers=2)\n"
+        "import json; from quick_students import engine; from paredown.sweeps import sweep\n"
+        f"config = json.load(open({str(tmp_path / 'config.json')!r}))\n"
+        f"sweep(config, out={str(tmp_path / 'killed')!r}, workers=2, engine=engine)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     runs, kills = tmp_path / "killed" / "runs", 0
-    for wanted in (1, 4, 8):
+    for wanted in (1, 6, 11):
         process = subprocess.Popen([sys.executable, "-c", code], env=environment)
-        while process.poll() is None and not (runs.exists() and len(list(runs.glob("*.json"))) >= wanted):
+        while process.poll() is None and len(list(runs.glob("*.json"))) < wanted:
             time.sleep(0.01)
         kills += process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert kills >= 1
-    assert sweep(config, out=tmp_path / "killed", workers=2).table.equals(undisturbed)
+        for file in runs.glob("*.json"):
+            assert json.loads(file.read_text())["status"] == "done"  # whole, whatever happened
+    assert kills == 3
+    assert len(list(runs.glob("*.json"))) < 24
+    ended = sweep(config, out=tmp_path / "killed", workers=2, engine=quick_students.engine).table
+    assert ended.equals(undisturbed)
+    assert len(set(ended["test_error"].to_pylist())) > 1
 
 
 def test_a_run_that_fails_says_why_and_the_others_go_on(config: dict[str, Any], tmp_path: Path) -> None:
     wild = with_(config, "student", learning_rate=1e38, steps=20)
     wild["grid"] = {"initial_size": 40, "keep_fraction": 0.5, "seed": 0, "metric": "supervised_prototypes"}
-    swept = sweep(wild, out=tmp_path / "wild", workers=1)
+    swept = sweep(wild, out=tmp_path / "wild", engine=here)
     assert swept.table["status"].to_pylist() == ["failed", "failed"]
     assert all("the loss became" in reason for _, reason in swept.failed)
     assert compare_with_random(swept.table) == []
 
 
-def test_images_and_features_of_one_sweep(config: dict[str, Any], tmp_path: Path) -> None:
+@pytest.fixture
+def image_config(tmp_path: Path) -> dict[str, Any]:
+    """Folders of colour images of two classes, in memory for students, and embedded for prototypes."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
-    for split, n in (("train", 12), ("test", 6)):
+    for split, n in (("train", 16), ("test", 40)):
         for number in range(n):
             file = tmp_path / split / "ab"[number % 2] / f"{number:02d}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(file)
-    images = {
+            bright = 100 + 60 * (number % 2)
+            Image.fromarray(rng.integers(0, bright, (8, 8, 3), dtype=np.uint8)).save(file)
+    return {
         "data": {"source": str(tmp_path / "train"), "test": str(tmp_path / "test"), "encoder": "pixels"},
         "grid": {"initial_size": 12, "keep_fraction": 0.5, "seed": 0, "metric": ["el2n", "prototypes"]},
-        "student": {"recipe": "tiny_cnn", "steps": 2, "image_size": 8, "batch_size": 4},
+        "student": {"recipe": "tiny_cnn", "steps": 4, "image_size": 8, "batch_size": 4},
         "probe": {"recipe": "mlp", "members": 2, "epochs": 1, "k": 2, "sensitivity": False},
     }
-    swept = sweep(images, out=tmp_path / "swept", workers=1)
+
+
+def test_images_and_features_of_one_sweep(image_config: dict[str, Any], tmp_path: Path) -> None:
+    swept = sweep(image_config, out=tmp_path / "swept", engine=here)
     assert swept.table["status"].to_pylist() == ["done"] * 3
     assert sorted(path.name for path in (tmp_path / "swept" / "data").iterdir()) == ["features", "images"]
+
+
+def test_images_larger_than_memory_are_not_copied_and_give_the_same_table(
+    image_config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = with_(image_config, "probe", recipe="tiny_cnn", members=1)
+    images["grid"] = {"initial_size": 12, "keep_fraction": [0.5, 1.0], "seeds": 2, "metric": "el2n"}
+    images["data"] = {**images["data"], "label_noise": 0.2}
+    in_memory = sweep(images, out=tmp_path / "in_memory", engine=here)
+    monkeypatch.setattr("paredown.sweeps.data._COPIED", 1000)
+    streamed = sweep(images, out=tmp_path / "streamed", engine=here)
+    assert streamed.table.equals(in_memory.table)
+    assert len(set(streamed.table["test_error"].to_pylist())) > 1
+    folder = tmp_path / "streamed" / "data" / "images"
+    assert sorted(file.name for file in folder.iterdir()) == ["data.json", "test_labels.npy", "train_labels.npy"]
+    train, _ = open_data(folder)
+    assert isinstance(train, StreamedExamples)
+    assert (train.labels != [0] * 8 + [1] * 8).any()  # the noise is there, and it is the same
+    np.testing.assert_array_equal(
+        train.labels, np.load(tmp_path / "in_memory" / "data" / "images" / "train_labels.npy")
+    )
+    (tmp_path / "train" / "a" / "00.png").unlink()
+    open_data.cache_clear()
+    with pytest.raises(PareError, match="held 16 images when the sweep began, and holds 15 now"):
+        open_data(folder)
+
+
+def test_rows_of_streamed_images_are_a_source(
+    image_config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, settings = np.array([1, 4, 9, 14]), read_settings(image_config)
+    sources = {}
+    for copied in (2**30, 1000):
+        monkeypatch.setattr("paredown.sweeps.data._COPIED", copied)
+        prepare_data(settings.data, {"images": settings.student.resolve()}, tmp_path / str(copied))
+        sources[copied] = initial_source(open_data(tmp_path / str(copied) / "images")[0], rows)
+    mapped, streamed = sources[2**30], sources[1000]
+    assert isinstance(streamed, ImageSource)
+    assert [name for _, name in streamed.files(1)] == ["a/08.png", "b/03.png", "b/13.png"]
+    np.testing.assert_array_equal(streamed.ids, rows)
+    assert streamed.labels is not None
+    assert [streamed.labels.classes[code] for code in streamed.labels.codes] == ["a", "a", "b", "b"]
+    for metric, options in (("prototypes", {"k": 2, "sensitivity": False}), ("el2n", {"members": 1, "epochs": 1})):
+        recipe = {"recipe": settings.student.resolve()} if metric == "el2n" else {}
+        one, other = (
+            score(source, metric=metric, encoder="pixels", **recipe, **options) for source in (mapped, streamed)
+        )
+        np.testing.assert_array_equal(one.values, other.values)
+
+
+def test_data_prepared_for_other_settings_are_made_again(config: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(PareError, match="asks for 1,000 examples"):  # after the data are prepared
+        sweep(with_(config, "grid", initial_size=1000), out=tmp_path / "swept")
+    noisy = with_(with_(config, "data", label_noise=0.5), "grid", seeds=1)
+    sweep(noisy, out=tmp_path / "swept", engine=here)
+    labels = np.load(tmp_path / "swept" / "data" / "features" / "train_labels.npy")
+    assert np.mean(labels != np.arange(90) % 3) > 0.3
+    np.save(tmp_path / "train_labels.npy", np.arange(1, 91) % 3)
+    with pytest.raises(PareError, match="another found"):
+        sweep(noisy, out=tmp_path / "swept")
 
 
 def test_noisy_labels_are_the_share_asked_for(config: dict[str, Any], tmp_path: Path) -> None:
     noisy = with_(config, "data", label_noise=0.3)
     noisy["grid"] = {"initial_size": 90, "keep_fraction": 1.0, "seed": 0}
-    sweep(noisy, out=tmp_path / "noisy", workers=1)
+    sweep(noisy, out=tmp_path / "noisy", engine=here)
     data = tmp_path / "noisy" / "data" / "features"
     assert 0.15 < np.mean(np.load(data / "train_labels.npy") != np.arange(90) % 3) < 0.45
     np.testing.assert_array_equal(np.load(data / "test_labels.npy"), np.arange(60) % 3)
@@ -281,9 +370,9 @@ def test_named_probes_share_one_baseline(config, tmp_path) -> None:
     settings = read_settings({**with_(config, "grid", metric=["weak", "el2n"]), "probe": named})
     assert settings.probe.find("weak").options["epochs"] == 1
     assert settings.probe.find("el2n").options == {"members": 2, "epochs": 6, "recipe": "linear"}
-    first = sweep({**config, "probe": named}, out=tmp_path / "out", workers=1)
+    first = sweep({**config, "probe": named}, out=tmp_path / "out", engine=here)
     before = {file.name for file in (tmp_path / "out" / "runs").iterdir()}
-    both = sweep(settings, out=tmp_path / "out", workers=1)
+    both = sweep(settings, out=tmp_path / "out", engine=here)
     assert before < {file.name for file in (tmp_path / "out" / "runs").iterdir()}
     assert first.table.num_rows == 2 * 2 * 2 + 2 * 2
     assert both.table.num_rows == first.table.num_rows + 2 * 2
@@ -296,7 +385,7 @@ def test_scores_of_a_file_are_matched_by_id(config, tmp_path) -> None:
     write_scores(Scores(np.where(ids % 4 == 0, 1.0, 0.0), ids, "mine"), tmp_path / "mine.parquet")
     config = with_(config, "grid", metric=["mine"], initial_size=[90], keep_fraction=[23 / 90], seeds=1)
     config["probe"] = {**config["probe"], "mine": {"scores": str(tmp_path / "mine.parquet")}}
-    table = sweep(config, out=tmp_path / "out", workers=1).table.to_pylist()
+    table = sweep(config, out=tmp_path / "out", engine=here).table.to_pylist()
     (kept,) = [row["class_kept"] for row in table if row["metric"] == "mine"]
     labels = np.load(tmp_path / "train_labels.npy")
     assert kept == np.bincount(labels[np.arange(0, 90, 4)]).tolist()
@@ -306,7 +395,7 @@ def test_scores_of_other_examples_are_refused(config, tmp_path) -> None:
     write_scores(Scores(np.zeros(89), np.arange(1, 90), "mine"), tmp_path / "mine.parquet")
     config["probe"] = {"mine": {"scores": str(tmp_path / "mine.parquet")}}
     with pytest.raises(PareError, match=r"1 of the 90 examples .* have no score in it, the first of them 0"):
-        sweep(with_(config, "grid", metric=["mine"]), out=tmp_path / "out", workers=1)
+        sweep(with_(config, "grid", metric=["mine"]), out=tmp_path / "out", engine=here)
 
 
 @pytest.mark.parametrize(
@@ -327,7 +416,7 @@ def test_weights_and_learning_curves_are_kept_when_asked(config, tmp_path) -> No
     config = with_(config, "student", keep_weights=True, test_every_epoch=True, steps=None)
     config["student"].pop("steps")
     config = with_(with_(config, "student", epochs=3), "grid", seeds=1, initial_size=[80])
-    swept = sweep(config, out=tmp_path / "out", workers=1)
+    swept = sweep(config, out=tmp_path / "out", engine=here)
     for row in swept.table.to_pylist():
         assert (tmp_path / "out" / "runs" / f"{row['run']}.pt").exists()
         assert len(row["epoch_errors"]) == 3

@@ -160,6 +160,36 @@ def test_bfloat16_only_where_it_is_fast(images, monkeypatch) -> None:
     assert trained.recipe.precision == "float32"
 
 
+# --- batches in pieces ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize(("batch_size", "rows"), [(128, 600), (8, 23)])  # even pieces of 3, and uneven ones of 2 and 3
+def test_a_batch_in_pieces_leads_to_the_same_weights(examples, momentum, batch_size, rows) -> None:
+    # Not by Adam, whose first steps are the signs of gradients, however small.
+    recipe = find_recipe("mlp", optimizer="sgd", momentum=momentum, learning_rate=0.02, batch_size=batch_size)
+    whole, pieces = Notes(), Notes()
+    one = train(recipe, examples, rows=np.arange(rows), epochs=2, recorder=whole)
+    other = train(recipe.but(micro_batch=3), examples, rows=np.arange(rows), epochs=2, recorder=pieces)
+    for name, value in weights(one).items():
+        np.testing.assert_allclose(weights(other)[name], value, atol=2e-6, err_msg=name)
+    assert [epoch.loss for epoch in other.history] == pytest.approx([epoch.loss for epoch in one.history], abs=1e-5)
+    for at_once, in_pieces in zip(whole.seen, pieces.seen, strict=True):
+        np.testing.assert_array_equal(in_pieces[0], at_once[0])  # every row once, and before the step
+        np.testing.assert_allclose(in_pieces[1], at_once[1], atol=1e-4)
+
+
+def test_pieces_are_even_and_of_at_most_so_many_examples(images, monkeypatch) -> None:
+    from paredown.train import loop
+
+    sizes, forward = [], loop._forward
+    monkeypatch.setattr(loop, "_forward", lambda *given: sizes.append(len(given[2])) or forward(*given))
+    train(SMALL_CNN.but(micro_batch=10), images, rows=np.arange(63), epochs=1)
+    assert sizes == [8, 8, 8, 8, 8, 8, 8, 7]  # of batches of 32 and 31
+    with pytest.raises(PareError, match="micro_batch of a recipe must be at least 1, got 0"):
+        find_recipe("mlp", micro_batch=0)
+
+
 # --- the recorder --------------------------------------------------------------------------------------------------
 
 
@@ -465,6 +495,7 @@ def test_the_papers_settings() -> None:
     }
     assert settings["resnet18"] == (200, 128, "sgd", 0.1, 0.9, 5e-4, (60, 120, 160), 5)
     assert settings["resnet50"] == (105, 8 * 256, "sgd", 0.1 * 8, 0.9, 1e-3, (30, 60, 90, 100), 10)
+    assert find_recipe("resnet50").micro_batch == 256
     assert settings["vit"][:6] == (10, 128, "adam", 1e-5, 0, 0)
     assert settings["resnet50_finetune"][:6] == (10, 128, "rmsprop", 1e-4, 0, 0)
     assert [find_recipe(name).probe_epochs for name in ("resnet18", "resnet18_svhn", "vit")] == [20, 40, 2]

@@ -10,8 +10,11 @@ import time
 from contextlib import closing
 from typing import Any
 
+import pytest
+
 from paredown.errors import PareError
-from paredown.workers import run_jobs
+from paredown.train.runtime import available_workers, default_device
+from paredown.workers import Crew, available_cores, run_jobs, worker_number
 
 
 def add(common: float, job: Any) -> Any:
@@ -25,6 +28,8 @@ def add(common: float, job: Any) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
     if job == "pid":
         return os.getpid()
+    if job == "number":
+        return worker_number()
     if job == "threads":
         return os.environ["OMP_NUM_THREADS"]
     if job == "sleep":
@@ -56,6 +61,51 @@ def test_processes_are_kept_and_have_one_thread_each() -> None:
     found = outcomes(["pid", "pid", "pid", "threads"], workers=1)
     assert len({found[index] for index in range(3)}) == 1
     assert found[3] == ("1", None)
+
+
+def test_workers_have_numbers_and_a_new_one_takes_that_of_the_dead() -> None:
+    assert worker_number() is None
+    found = outcomes(["number", "die", "number", "die", "number"], workers=1)
+    assert [found[index] for index in (0, 2, 4)] == [(0, None)] * 3
+    assert {value for value, _ in outcomes(["number", "number"], workers=2).values()} == {0, 1}
+
+
+def test_workers_take_the_graphics_cards_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr("paredown.train.runtime.version", lambda name: "2.9.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert available_workers() == available_cores()
+    assert default_device() == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert available_workers() == 3
+    assert default_device() == "cuda"
+    devices = []
+    for number in range(4):
+        monkeypatch.setenv("PAREDOWN_WORKER", str(number))
+        devices.append(default_device())
+    assert devices == ["cuda:0", "cuda:1", "cuda:2", "cuda:0"]
+    monkeypatch.setattr("paredown.train.runtime.version", lambda name: "2.9.0+cpu")
+    assert available_workers() == available_cores()  # a build without CUDA is not asked
+
+
+def test_a_crew_stays_for_further_jobs() -> None:
+    with Crew() as crew:
+        run = lambda jobs, **given: {
+            outcome.job: outcome.value if outcome.error is None else outcome.error
+            for outcome in crew.run_jobs("test_workers:add", jobs, **given)
+        }
+        first = set(run(["pid", "pid"], workers=2, common=0).values())
+        assert set(run(["pid", "pid", "pid"], workers=2, common=0).values()) <= first
+        assert run([1, 2], workers=2, common=10) == {0: 11, 1: 12}
+        assert "killed" in run(["die"], workers=1)[0]
+        assert set(run(["number"] * 2, workers=2).values()) == {0, 1}
+        with closing(crew.run_jobs("test_workers:add", ["pid", "sleep"], workers=2)) as found:
+            assert next(found).value in first  # and the one that sleeps is given up
+        assert run([3], workers=1, common=4) == {0: 7}
+        (last,) = run(["pid"], workers=1).values()
+    assert not alive(last)
 
 
 def test_workers_end_with_the_iterator() -> None:

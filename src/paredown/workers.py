@@ -14,13 +14,16 @@ import traceback
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from importlib import import_module
+from itertools import count
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple
 
 from paredown.errors import PareError
 
-__all__ = ["Outcome", "available_cores", "run_jobs"]
+__all__ = ["Crew", "Outcome", "available_cores", "run_jobs", "worker_number"]
+
+_NUMBER = "PAREDOWN_WORKER"
 
 
 class Outcome(NamedTuple):
@@ -34,6 +37,12 @@ class Outcome(NamedTuple):
 def available_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def worker_number() -> int | None:
+    """Which of its parent's workers this process is, from 0; None if it is no worker. One that died is succeeded."""
+    number = os.environ.get(_NUMBER)
+    return None if number is None else int(number)
 
 
 def run_jobs(
@@ -51,50 +60,84 @@ def run_jobs(
         common: a plain value that every call is given.
         threads: numerical threads per process; None leaves them alone.
     """
-    waiting = list(enumerate(jobs))[::-1]
-    answers: SimpleQueue[tuple[_Worker, str | None]] = SimpleQueue()
-    crew: list[_Worker] = []
-    hire = lambda: crew.append(_Worker(function, common, threads, answers))
-    try:
-        for _ in range(min(workers, len(jobs))):
-            hire()
-            crew[-1].give(*waiting.pop())
-        missing = len(jobs)
-        while missing:
-            worker, line = answers.get()
-            index, worker.index = worker.index, None
-            if line is None:
-                crew.remove(worker)
-                worker.stop()
-                if waiting:
-                    hire()
-                    crew[-1].give(*waiting.pop())
-            elif waiting:
-                worker.give(*waiting.pop())
-            if index is None:  # it died without work to do
-                continue
-            missing -= 1
-            answer = {"error": f"its process {_how_it_ended(worker.process)}"} if line is None else json.loads(line)
-            yield Outcome(index, answer.get("value"), answer.get("error"))
-    finally:
-        for worker in crew:
+    with Crew(threads=threads) as crew:
+        yield from crew.run_jobs(function, jobs, workers=workers, common=common)
+
+
+class Crew:
+    """Workers that stay for further jobs, so that what they have imported is imported once; they end with it."""
+
+    def __init__(self, *, threads: int | None = 1) -> None:
+        self._threads = threads
+        self._workers: list[_Worker] = []
+        self._answers: SimpleQueue[tuple[_Worker, str | None]] = SimpleQueue()
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
             worker.stop()
+
+    def run_jobs(self, function: str, jobs: Sequence[Any], *, workers: int, common: Any = None) -> Generator[Outcome]:
+        """As the function of this name. Workers that are still at work when the iterator is closed are stopped."""
+        waiting = list(enumerate(jobs))[::-1]
+
+        def give(worker: _Worker) -> None:
+            index, job = waiting.pop()
+            worker.give(index, {"function": function, "common": common, "job": job})
+
+        try:
+            at_once = min(workers, len(jobs))
+            while len(self._workers) < at_once:
+                self._hire()
+            for worker in self._workers[:at_once]:
+                give(worker)
+            missing = len(jobs)
+            while missing:
+                worker, line = self._answers.get()
+                if worker not in self._workers:  # stopped before
+                    continue
+                index, worker.index = worker.index, None
+                if line is None:
+                    self._workers.remove(worker)
+                    worker.stop()
+                    if waiting:
+                        give(self._hire())
+                elif waiting:
+                    give(worker)
+                if index is None:  # it died without work to do
+                    continue
+                missing -= 1
+                answer = {"error": f"its process {_how_it_ended(worker.process)}"} if line is None else json.loads(line)
+                yield Outcome(index, answer.get("value"), answer.get("error"))
+        finally:
+            for worker in [worker for worker in self._workers if worker.index is not None]:
+                self._workers.remove(worker)
+                worker.stop()
+
+    def _hire(self) -> _Worker:
+        taken = {worker.number for worker in self._workers}
+        number = next(number for number in count() if number not in taken)
+        self._workers.append(_Worker(number, self._threads, self._answers))
+        return self._workers[-1]
 
 
 class _Worker:
     """A child process and the thread that waits for its answers."""
 
-    def __init__(self, function: str, common: Any, threads: int | None, answers: SimpleQueue[Any]) -> None:
+    def __init__(self, number: int, threads: int | None, answers: SimpleQueue[Any]) -> None:
         limits = {} if threads is None else dict.fromkeys(_THREAD_LIMITS, str(threads))
+        path = os.pathsep.join(path for path in sys.path if path)
+        self.number = number
         self.index: int | None = None  # of the job it works on
         self.process = subprocess.Popen(
-            [sys.executable, "-c", f"import {__name__} as workers; workers._work()", function],
+            [sys.executable, "-c", f"import {__name__} as workers; workers._work()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **limits, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={**os.environ, **limits, _NUMBER: str(number), "PYTHONPATH": path},
         )
-        self._write(common)
         Thread(target=self._forward, args=(answers,), daemon=True).start()
 
     def give(self, index: int, job: Any) -> None:
@@ -134,14 +177,13 @@ def _work() -> None:
     """The worker's side: answer every job of standard input until that ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints is no answer
-    module, _, name = sys.argv[1].partition(":")
     jobs: SimpleQueue[str] = SimpleQueue()
     Thread(target=_listen, args=(jobs,), daemon=True).start()
-    common = json.loads(jobs.get())
     while True:
-        job = json.loads(jobs.get())
+        given = json.loads(jobs.get())
+        module, _, name = given["function"].partition(":")
         try:
-            answer = {"value": getattr(import_module(module), name)(common, job)}
+            answer = {"value": getattr(import_module(module), name)(given["common"], given["job"])}
         except PareError as error:
             answer = {"error": str(error)}
         except Exception as error:

@@ -22,7 +22,8 @@ def sweep(
     config: Annotated[Path, typer.Argument(help="A TOML file with [data], [grid], [student] and [probe].")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for runs and results.", show_default=False)],
     workers: Annotated[
-        int | None, typer.Option(help="Processes, one thread each.", show_default="one per core")
+        int | None,
+        typer.Option(help="Processes, one thread each.", show_default="one per GPU, else per core"),
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what ended in an error.")] = False,
     as_json: JsonOption = False,

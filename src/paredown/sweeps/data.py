@@ -1,8 +1,13 @@
-"""The data of a sweep: read once, kept beside the results as arrays that every worker maps into its memory."""
+"""The data of a sweep: read once and kept beside the results as arrays that every worker maps into its memory.
+
+Images that would take too much are not copied: workers open their source again and decode them while training.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,40 +16,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.data import Labels, hash_ids
+from paredown.encoders.pipeline import default_workers
 from paredown.errors import PareError
 from paredown.io import new_output, read_scores, write_json
 from paredown.progress import Track, silent
-from paredown.sources import ArrayImages, ArraySource, Source, load_column, open_source
+from paredown.sources import ArrayImages, ArraySource, ImageSource, Source, load_column, open_source
 from paredown.sweeps.settings import Data, Scorer
 from paredown.train import Recipe
-from paredown.train.examples import Examples, TrainingSet, load_examples
+from paredown.train.examples import Examples, StreamedExamples, TrainingSet, image_bytes, load_examples
 
 __all__ = ["align_scores", "initial_rows", "initial_source", "open_data", "prepare_data"]
 
-_ALL = 2**62  # images are kept in memory, whatever their size: a worker maps them
+_COPIED = 8 * 2**30  # bytes of training and test images, up to which they are decoded once and kept
+_ALL = 2**62  # a limit that nothing reaches
 _NOISE_SEED = 0x5EED
 
 
 def prepare_data(data: Data, recipes: dict[str, Recipe], folder: Path, *, track: Track = silent) -> dict[str, Any]:
     """Write the training and test examples in each form that a recipe takes; return what they are.
 
-    `recipes` are one for each kind of input, "features" or "images". A form that is there already is left alone.
+    `recipes` are one for each kind of input, "features" or "images". A form that is there already is left alone, if it
+    was made of the same data in the same way.
     """
     train, test = _open(data)
-    found = {"train": train.fingerprint(), "test": test.fingerprint(), "examples": len(train), "tested": len(test)}
+    found = {
+        "train": train.fingerprint(),
+        "train_labels": _labels_fingerprint(train),
+        "test": test.fingerprint(),
+        "test_labels": _labels_fingerprint(test),
+        "examples": len(train),
+        "tested": len(test),
+    }
     for kind, recipe in recipes.items():
-        if (folder / kind / "data.json").exists():
+        streamed = kind == "images" and image_bytes(len(train) + len(test), recipe) > _COPIED
+        made_of = {**found, "encoder": data.encoder, "label_noise": data.label_noise, "streamed": streamed}
+        if kind == "images":
+            made_of |= {"image_size": recipe.image_size, "augment": recipe.augment}
+        record = folder / kind / "data.json"
+        if record.exists() and json.loads(record.read_text(encoding="utf-8"))["made_of"] == made_of:
             continue
         with new_output(folder / kind, folder=True, overwrite=True) as part:
-            trained = load_examples(train, recipe, encoder=data.encoder, memory=_ALL, track=track)
-            tested = load_examples(test, recipe, like=trained, memory=_ALL, track=track)
-            for name, examples in (("train", trained), ("test", tested)):
-                assert isinstance(examples, Examples)
-                np.save(part / f"{name}_inputs.npy", examples.inputs)
+            memory = 1 if streamed else _ALL
+            trained = load_examples(train, recipe, encoder=data.encoder, memory=memory, track=track)
+            tested = load_examples(test, recipe, like=trained, memory=memory, track=track)
+            kept = {name: _keep(part / name, examples) for name, examples in (("train", trained), ("test", tested))}
             np.save(part / "train_labels.npy", _noisy(trained, data.label_noise))
             np.save(part / "test_labels.npy", tested.labels)
-            write_json({**found, "classes": list(trained.classes)}, part / "data.json")
+            write_json({"made_of": made_of, "classes": list(trained.classes), "inputs": kept}, part / "data.json")
     return found
+
+
+def _labels_fingerprint(source: Source) -> str:
+    assert source.labels is not None
+    digest = hashlib.sha256("\0".join(source.labels.classes).encode())
+    digest.update(source.labels.codes.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _keep(file: Path, examples: TrainingSet) -> dict[str, Any] | None:
+    """Write inputs that are in memory; of others return how to open them again."""
+    if isinstance(examples, Examples):
+        np.save(file.with_name(f"{file.name}_inputs.npy"), examples.inputs)
+        return None
+    assert isinstance(examples, StreamedExamples)
+    opened = examples.source.provenance()
+    return {
+        "source": opened["location"],
+        **opened["opened_with"],
+        "image_size": examples.image_size,
+        "stored_size": examples.stored_size,
+    }
 
 
 def _open(data: Data) -> tuple[Source, Source]:
@@ -93,14 +134,28 @@ def align_scores(data: Data, scorer: Scorer, file: Path) -> None:
 
 
 @lru_cache(maxsize=4)
-def open_data(folder: Path) -> tuple[Examples, Examples]:
-    """The training and test examples in one form, mapped from disk; ids are row numbers."""
-    classes = tuple(json.loads((folder / "data.json").read_text(encoding="utf-8"))["classes"])
+def open_data(folder: Path) -> tuple[TrainingSet, TrainingSet]:
+    """The training and test examples in one form: mapped from disk, where ids are row numbers, or decoded when used."""
+    record = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     train, test = (
-        (np.load(folder / f"{name}_inputs.npy", mmap_mode="r"), np.load(folder / f"{name}_labels.npy"))
-        for name in ("train", "test")
+        _reopened(folder, name, tuple(record["classes"]), record["inputs"][name]) for name in ("train", "test")
     )
-    return tuple(Examples(inputs, labels, classes, np.arange(len(labels))) for inputs, labels in (train, test))  # type: ignore[return-value]
+    return train, test
+
+
+def _reopened(folder: Path, name: str, classes: tuple[str, ...], streamed: dict[str, Any] | None) -> TrainingSet:
+    labels = np.load(folder / f"{name}_labels.npy")
+    if streamed is None:
+        inputs = np.load(folder / f"{name}_inputs.npy", mmap_mode="r")
+        return Examples(inputs, labels, classes, np.arange(len(labels)))
+    source = open_source(streamed["source"], split=streamed["split"], columns=streamed["columns"])
+    if not isinstance(source, ImageSource) or len(source) != len(labels):
+        raise PareError(
+            f"{source.location}: it held {len(labels):,} images when the sweep began, and holds {len(source):,} now; "
+            "put back what was there, or sweep into another folder."
+        )
+    sizes = streamed["image_size"], streamed["stored_size"]
+    return StreamedExamples(source, np.arange(len(source)), labels, classes, *sizes, workers=default_workers())
 
 
 def initial_rows(n: int, size: int, seed: int) -> NDArray[np.int64]:
@@ -109,17 +164,43 @@ def initial_rows(n: int, size: int, seed: int) -> NDArray[np.int64]:
     return np.sort(order[:size])
 
 
-def initial_source(examples: Examples, rows: NDArray[np.int64]) -> Source:
-    """An initial set as a source, so that it is scored like any other."""
-    names = np.array(examples.classes)[examples.labels[rows]]
+def initial_source(examples: TrainingSet, rows: NDArray[np.int64]) -> Source:
+    """An initial set as a source, so that it is scored like any other; ids are row numbers of the training set."""
+    labels = Labels.of(np.array(examples.classes)[examples.labels[rows]])
+    if isinstance(examples, StreamedExamples):
+        return _SomeImages(examples.source, examples.rows[rows], ids=rows, labels=labels)
+    assert isinstance(examples, Examples)
     if examples.inputs.ndim == 2:
-        return ArraySource(examples.inputs[rows], ids=rows, labels=Labels.of(names))
+        return ArraySource(examples.inputs[rows], ids=rows, labels=labels)
     pixels = examples.inputs[rows]
     return ArrayImages(
         pixels[..., 0] if pixels.shape[-1] == 1 else pixels,
-        location=f"an initial set of {len(rows)} images",
+        location=_title(rows),
         kind="images in memory",
         files=(),
         ids=rows,
-        labels=Labels.of(names),
+        labels=labels,
     )
+
+
+class _SomeImages(ImageSource):
+    """Some ascending rows of another source of images, under other ids."""
+
+    def __init__(self, parent: ImageSource, rows: NDArray[np.int64], *, ids: NDArray[np.int64], labels: Labels) -> None:
+        self._parent, self._rows = parent, rows
+        self._describe(_title(rows), parent.kind, ids=ids, labels=labels)
+
+    def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
+        wanted = set(self._rows[first:].tolist())  # ascending rows, so that one pass over a tar finds them
+        start = min(wanted, default=0)
+        return (item for row, item in enumerate(self._parent.files(start), start) if row in wanted)
+
+    def file(self, row: int) -> tuple[Path | bytes, str]:
+        return self._parent.file(int(self._rows[row]))  # under its own name, for messages
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self._parent.fingerprint().encode() + self._rows.tobytes()).hexdigest()[:16]
+
+
+def _title(rows: NDArray[np.int64]) -> str:
+    return f"an initial set of {len(rows)} images"

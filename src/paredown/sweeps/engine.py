@@ -22,12 +22,13 @@ from paredown.sweeps.jobs import read_result
 from paredown.sweeps.runs import Run, Scoring, content_name, expand, scorings
 from paredown.sweeps.settings import Scorer, Settings, read_settings
 from paredown.train import find_recipe
-from paredown.workers import Outcome, available_cores, run_jobs
+from paredown.train.runtime import available_workers
+from paredown.workers import Crew, Outcome
 
 __all__ = ["Plan", "Swept", "plan_sweep", "sweep", "sweep_plan"]
 
-# How the jobs of a sweep are run: `function(common, job)` for each, outcomes as they come. `run_jobs` does it in local
-# processes; anything with this signature may take its place.
+# How the jobs of a sweep are run: `function(common, job)` for each, outcomes as they come. A `Crew` does it in local
+# processes; anything with the signature of its `run_jobs` may take its place.
 Engine = Callable[..., Iterable[Outcome]]
 
 
@@ -59,7 +60,7 @@ def sweep(
     workers: int | None = None,
     retry_failed: bool = False,
     track: Track = silent,
-    engine: Engine = run_jobs,
+    engine: Engine | None = None,
 ) -> Swept:
     """Train a student for every point of a grid of initial sizes, kept fractions, strategies, metrics and seeds.
 
@@ -69,22 +70,24 @@ def sweep(
     Args:
         config: a TOML file, a dictionary of the same shape, or settings.
         out: folder for results; `results.parquet` is the table.
-        workers: processes, each on one thread; as many as there are cores if not given.
+        workers: processes, each on one thread; if not given, one for every graphics card, or else for every core.
         retry_failed: run again what ended in an error before.
         track: reports progress.
-        engine: how jobs are run.
+        engine: how jobs are run; in processes of this machine, if not given.
     """
     plan = plan_sweep(config, out=out, retry_failed=retry_failed, track=track)
     return sweep_plan(plan, workers=workers, track=track, engine=engine)
 
 
-def sweep_plan(plan: Plan, *, workers: int | None = None, track: Track = silent, engine: Engine = run_jobs) -> Swept:
+def sweep_plan(plan: Plan, *, workers: int | None = None, track: Track = silent, engine: Engine | None = None) -> Swept:
     """Do what is left of a plan; see `sweep`."""
-    workers = available_cores() if workers is None else workers
+    workers = available_workers() if workers is None else workers
     if workers < 1:
         raise PareError(f"workers must be at least 1, got {workers}.")
-    died = _score(plan, workers, track, engine)
-    died |= _train(plan, died, workers, track, engine)
+    with Crew() as crew:  # those who scored go on to train: torch takes seconds to import
+        run = engine or crew.run_jobs
+        died = _score(plan, workers, track, run)
+        died |= _train(plan, died, workers, track, run)
     table = _collect(plan)
     failed = [(run, result["reason"]) for run, result in _results(plan).items() if result["status"] == "failed"]
     return Swept(plan.folder, table, tuple(failed), tuple(died.items()))

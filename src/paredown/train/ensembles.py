@@ -127,7 +127,8 @@ def train_ensemble(
     """Train one network per seed. Each is the network that `train` makes of the same seed and rows, up to rounding.
 
     Args:
-        recipe: how each member is trained.
+        recipe: how each member is trained. Stacked members have no batch norm, so that its `micro_batch` would change
+            nothing, and take every batch at once.
         examples: inputs and labels. Each member standardises features by the mean and deviation of its own rows.
         seeds: one per member; decides its first weights and its row order.
         masks: (members, n), the rows that each member trains on; all rows unless given.

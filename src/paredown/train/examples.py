@@ -28,7 +28,7 @@ from paredown.sources.images import decode_image
 from paredown.train.recipes import Recipe
 from paredown.train.views import GREY, middle, plain, random_view, square
 
-__all__ = ["Examples", "StreamedExamples", "TrainingSet", "load_examples"]
+__all__ = ["Examples", "StreamedExamples", "TrainingSet", "image_bytes", "load_examples"]
 
 _MARGIN = 256 / 224  # how much larger than the network's input an image is kept for `imagenet` augmentation
 _AHEAD = 2  # batches that may wait for the training step
@@ -217,14 +217,24 @@ def load_examples(
             f"{source.location}: recipe {recipe.name!r} trains on images, and these are vectors ({source.kind}); give "
             "the images, or a recipe for features such as 'mlp' or 'linear'."
         )
-    if recipe.image_size is None:
-        raise PareError(f"recipe {recipe.name!r} trains on images, and says no image_size; set one.")
-    size = recipe.image_size
-    stored = round(size * _MARGIN) if recipe.augment == "imagenet" else size
-    if len(source) * stored * stored * 3 > parse_size(memory):
+    size, stored = _sizes(recipe)
+    if image_bytes(len(source), recipe) > parse_size(memory):
         rows = _readable(source, on_error, workers, track)
         return StreamedExamples(source, rows, labels.codes[rows], labels.classes, size, stored, workers)
     return _decoded(source, labels, stored, on_error, workers, track)
+
+
+def image_bytes(n: int, recipe: Recipe) -> int:
+    """What `n` images take in memory, in the form that a recipe of images trains on; a third of it if all are grey."""
+    _, stored = _sizes(recipe)
+    return n * stored * stored * 3
+
+
+def _sizes(recipe: Recipe) -> tuple[int, int]:
+    """The side of what the network sees, and of the images that this is cut out of."""
+    if recipe.image_size is None:
+        raise PareError(f"recipe {recipe.name!r} trains on images, and says no image_size; set one.")
+    return recipe.image_size, round(recipe.image_size * _MARGIN) if recipe.augment == "imagenet" else recipe.image_size
 
 
 def _labels_of(source: Source, given: ArrayLike | Labels | None, like: TrainingSet | None) -> Labels:

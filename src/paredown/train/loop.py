@@ -26,6 +26,7 @@ from paredown.train.examples import TrainingSet
 from paredown.train.networks import build_network
 from paredown.train.recipes import Recipe, find_recipe
 from paredown.train.resume import TrainingCheckpoint
+from paredown.train.runtime import default_device
 from paredown.train.schedule import learning_rate, steps_per_epoch
 
 if TYPE_CHECKING:
@@ -110,12 +111,11 @@ def train(
         test: examples of the same classes, on which accuracy is measured after every epoch.
         checkpoint: a folder for the state after every epoch. The same call goes on from there, or, where training is
             finished, only loads the result; the folder is the caller's to remove.
-        device: `cuda` where there is one, otherwise `cpu`.
+        device: `cuda` where there is one, otherwise `cpu`; in a worker process, the graphics card of its number.
         track: reports progress, a step at a time.
     """
     try:
         import torch
-        from torch.nn import functional as F
     except ImportError as error:
         raise PareError("training needs torch: pip install 'paredown[train]'.") from error
 
@@ -124,7 +124,7 @@ def train(
     check_labels(examples, rows, test)
     per_epoch = steps_per_epoch(len(rows), recipe.batch_size)
     steps = checked_steps(recipe, per_epoch, epochs, steps)
-    on = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    on = torch.device(device or default_device())
     recipe = recipe if _has_bfloat16(on) else recipe.but(precision="float32")
     size = recipe.image_size if recipe.inputs == "images" else None
     network = build_network(recipe, examples, rows, seed=seed).to(on)
@@ -158,20 +158,17 @@ def train(
                 codes = examples.labels[batch].astype(np.int64, copy=False)
                 labels = torch.from_numpy(codes).to(on)
                 views = _augmented(torch.from_numpy(inputs).to(on), recipe, generator)
-                logits = _forward(network, recipe, views)
-                loss = F.cross_entropy(logits, labels)
-                if not math.isfinite(value := float(loss.detach())):
+                optimizer.zero_grad(set_to_none=True)
+                known, value = _gradients(network, recipe, views, labels)
+                if not math.isfinite(value):
                     raise PareError(
                         f"recipe {recipe.name!r}: the loss became {value} in epoch {epoch + 1}, step {step + 1} of "
                         f"{steps}; lower the learning rate (it was {rate:.3g}), or look for extreme inputs."
                     )
-                known = logits.detach()
                 loss_sum += value * len(batch)
                 right += float((known.argmax(dim=1) == labels).sum())
                 if recorder is not None:
                     recorder.update(batch, known.cpu().numpy(), codes, epoch)
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
                 optimizer.step()
         seen = sum(map(len, batches))
         tested = None if test is None else _accuracy(network, recipe, test)
@@ -194,6 +191,28 @@ def _forward(network: torch.nn.Module, recipe: Recipe, inputs: torch.Tensor) -> 
         inputs = inputs if recipe.channels_last else inputs.contiguous()
     with torch.autocast(inputs.device.type, torch.bfloat16, enabled=recipe.precision == "bfloat16"):
         return network(inputs).float()
+
+
+def _gradients(
+    network: torch.nn.Module, recipe: Recipe, inputs: torch.Tensor, labels: torch.Tensor
+) -> tuple[torch.Tensor, float]:
+    """Add the gradient of the mean loss over a batch to the network's; logits and loss.
+
+    A batch goes through in even pieces of at most `micro_batch` examples, each with its share in the mean. That is the
+    gradient of the whole; only batch norm tells, which sees a piece at a time, as on the paper's eight graphics cards.
+    """
+    import torch
+    from torch.nn import functional as F
+
+    pieces = 1 if recipe.micro_batch is None else math.ceil(len(inputs) / recipe.micro_batch)
+    known, value = [], 0.0
+    for some, classes in zip(inputs.tensor_split(pieces), labels.tensor_split(pieces), strict=True):
+        logits = _forward(network, recipe, some)
+        loss = F.cross_entropy(logits, classes) * (len(classes) / len(labels))
+        loss.backward()
+        value += float(loss.detach())
+        known.append(logits.detach())
+    return torch.cat(known), value
 
 
 def _has_bfloat16(device: torch.device) -> bool:

@@ -27,6 +27,7 @@ class Recipe:
     optimizer: Literal["sgd", "adam", "rmsprop"]
     learning_rate: float
     network_options: Mapping[str, Any] = field(default_factory=dict)
+    micro_batch: int | None = None  # examples that the network is given at once; gradients add up to those of the batch
     momentum: float = 0.0
     nesterov: bool = False
     weight_decay: float = 0.0
@@ -121,6 +122,7 @@ RECIPES: dict[str, Recipe] = {
             epochs=105,
             batch_size=2048,
             optimizer="sgd",
+            micro_batch=256,  # as much as each of the paper's eight graphics cards
             learning_rate=0.8,  # the base rate 0.1 for 256 images, scaled to 8 x 256
             momentum=0.9,
             nesterov=True,
@@ -187,7 +189,8 @@ def find_recipe(recipe: str | Recipe, **changes: Any) -> Recipe:
             raise unknown_name("recipe", recipe, RECIPES)
         recipe = RECIPES[recipe]
     recipe = recipe.but(**changes)
-    for name in ("epochs", "batch_size", "probe_epochs", "probe_members"):
-        if getattr(recipe, name) < 1:
-            raise PareError(f"{name} of a recipe must be at least 1, got {getattr(recipe, name)}.")
+    for name in ("epochs", "batch_size", "micro_batch", "probe_epochs", "probe_members"):
+        value = getattr(recipe, name)
+        if value is not None and value < 1:
+            raise PareError(f"{name} of a recipe must be at least 1, got {value}.")
     return recipe

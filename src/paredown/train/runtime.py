@@ -1,14 +1,16 @@
-"""Whether torch is there, and how many threads it may use."""
+"""Whether torch is there, and what it may use: threads, and which graphics card."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from importlib.util import find_spec
 
 from paredown.errors import PareError
+from paredown.workers import available_cores, worker_number
 
-__all__ = ["require_torch", "torch_threads"]
+__all__ = ["available_workers", "default_device", "require_torch", "torch_threads"]
 
 
 def require_torch(what: str) -> None:
@@ -33,3 +35,22 @@ def torch_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def available_workers() -> int:
+    """How many processes may train at once: one for every graphics card or, where there are none, for every core."""
+    if find_spec("torch") is None or version("torch").endswith("+cpu"):  # without the seconds of importing it
+        return available_cores()
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else available_cores()
+
+
+def default_device() -> str:
+    """`cuda` where there is one, otherwise `cpu`; workers of one machine take its graphics cards in turn."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return "cpu"
+    number = worker_number()
+    return "cuda" if number is None else f"cuda:{number % torch.cuda.device_count()}"

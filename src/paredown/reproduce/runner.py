@@ -35,6 +35,12 @@ FIGURES = {
     "fig_frontier": "functional forms fitted to the Pareto frontier",
     "fig_compute_a": "test error against the time to train",
     "fig1d": "keep-hard and keep-easy against chance on real data, by initial size and keep_fraction",
+    "fig5a": "how far the metrics agree: rank correlations of their scores, clustered",
+    "fig5bc": "test accuracy after keeping the hardest by every metric: Table 1",
+    "fig_unbalanced": "the same without class balancing, and what balancing adds",
+    "fig_fairness": "accuracy class by class after pruning, against the full set",
+    "fig_imbalance": "class balance against the fraction pruned, by metric",
+    "fig_histograms": "scores class by class, by metric",
 }
 
 

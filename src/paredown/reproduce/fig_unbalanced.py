@@ -1,0 +1,120 @@
+"""Appendix figure on pruning without class balancing: test accuracy of keeping the hardest, whatever their class.
+
+Claims: without class balancing the results are worse than with the floor of 50 % (Fig. 5B and C).
+
+    paredown reproduce fig_unbalanced
+
+Expected: 3 minutes of two cores with embeddings of CIFAR-10 after `fig5bc`, whose runs it shares (`--size paper`: 200
+more trainings of a ResNet-50 on ImageNet).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from paredown.plots import RANDOM_COLOR, figure
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.benchmark import (
+    FLOOR,
+    METRICS,
+    PAPER_FRACTIONS,
+    PROTOTYPES,
+    SUPERVISED,
+    TITLES,
+    accuracies,
+    add_accuracies,
+    benchmark_sweep,
+    mean,
+    metric_style,
+    score_benchmark,
+    scorings,
+)
+from paredown.reproduce.benchmark import NEEDS as NEEDS
+from paredown.reproduce.fig5bc import accuracy_panel
+from paredown.reproduce.setup import Plan, Setup
+
+DECIDED = 3.0  # standard errors
+
+
+def plan(setup: Setup) -> Plan:
+    """Students without and with the floor."""
+    sweep = benchmark_sweep(setup, balance=[0.0, FLOOR])
+    return Plan(sweeps={"both": sweep}, scorings=scorings(setup), datasets=(setup.dataset(),))
+
+
+def measure(setup: Setup) -> Table:
+    """Accuracies without the floor, and what the floor adds, seed by seed."""
+    score_benchmark(setup)
+    swept = setup.sweep(plan(setup).sweeps["both"]).table
+    table, top = Table(), setup.choose(tiny=1, cpu=1, paper=5)
+    table.add("data", data=setup.dataset().title, examples=max(swept["initial_size"].to_pylist()))
+    add_accuracies(table, swept, top=top, balance=0.0)
+    measured = accuracies(swept, top)
+    gains = {
+        (metric, fraction): measured[metric, fraction, FLOOR] - measured[metric, fraction, 0.0]
+        for metric in METRICS
+        for fraction in table.where(kind="random")["keep_fraction"]
+    }
+    for (metric, fraction), values in gains.items():
+        gain = mean(values)
+        table.add("floor", metric=metric, keep_fraction=fraction, gain=gain.value, gain_stderr=gain.stderr)
+    for fraction in table.where(kind="random")["keep_fraction"]:
+        gain = mean(np.mean([gains[metric, fraction] for metric in METRICS], axis=0))
+        table.add("floor, all metrics", keep_fraction=fraction, gain=gain.value, gain_stderr=gain.stderr)
+    paper = mean(np.mean([values for (_, fraction), values in gains.items() if fraction in PAPER_FRACTIONS], axis=0))
+    table.add("floor, fractions of Table 1", gain=paper.value, gain_stderr=paper.stderr)
+    return table
+
+
+def judge(table: Table) -> list[Claim]:
+    """What the floor adds, over metrics and the paper's fractions; seeds are what is repeated."""
+    over = table.where(kind="floor, fractions of Table 1").rows[0]
+    by_fraction = table.where(kind="floor, all metrics").rows
+    most = max(table.where(kind="floor").rows, key=lambda row: row["gain"])
+    return [
+        Claim(
+            "Without class balancing the results are worse.",
+            over["gain"] > DECIDED * over["gain_stderr"],
+            f"The floor of {FLOOR:g} adds {_told(over)} points of accuracy over ten metrics and the fractions of "
+            "Table 1; by keep_fraction "
+            + "; ".join(f"{row['keep_fraction']:g}: {_told(row)}" for row in by_fraction)
+            + f". Most for {TITLES[most['metric']]} at {most['keep_fraction']:g}: {_told(most)}.",
+        )
+    ]
+
+
+def _told(row: dict[str, float]) -> str:
+    return f"{100 * row['gain']:+.2f} ± {100 * row['gain_stderr']:.2f}"
+
+
+def draw(table: Table, path: Path) -> None:
+    """The panels of Fig. 5 without the floor, and what the floor adds to each metric."""
+    with figure(path, size=(14.5, 5.2), ncols=3) as (drawn, panels):
+        panels[1].sharey(panels[0])
+        for axes, names, title in zip(
+            panels, (SUPERVISED, PROTOTYPES), ("supervised metrics", "memorization and prototypes"), strict=False
+        ):
+            accuracy_panel(axes, table, names)
+            axes.set_title(f"{title}, no floor", loc="left")
+        top = table.where(kind="full")["top"][0]
+        panels[0].set_ylabel(f"top-{top:.0f} test accuracy, % (bars: two standard errors)")
+        axes = panels[2]
+        axes.axhline(0, color=RANDOM_COLOR, linewidth=1.5)
+        kept = np.array(table.where(kind="floor").values("keep_fraction"))
+        for number, metric in enumerate(METRICS):
+            curve = table.where(kind="floor", metric=metric)
+            x = curve["keep_fraction"] + 0.005 * (number - len(METRICS) / 2)
+            style = {"markersize": 4.5, "linewidth": 1.2, "capsize": 2, "elinewidth": 0.9, **metric_style(metric)}
+            axes.errorbar(x, 100 * curve["gain"], yerr=200 * curve["gain_stderr"], label=TITLES[metric], **style)
+        axes.set_yscale("symlog", linthresh=1)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
+        axes.set_xticks(kept, [f"{value:g}" for value in kept])
+        axes.set(xlabel="keep_fraction", xlim=(max(kept) + 0.04, min(kept) - 0.04))
+        axes.set_ylabel(f"accuracy with the floor of {FLOOR:g} − without, in points")
+        axes.set_title("what the floor adds", loc="left")
+        axes.legend(loc="upper left", fontsize=8)
+        data = table.where(kind="data").rows[0]
+        about = f"Keeping the hardest of {data['examples']:,.0f} examples ({data['data']}), classes as they come"
+        drawn.suptitle(about, x=0.02, ha="left")

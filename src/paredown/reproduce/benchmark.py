@@ -224,4 +224,4 @@ def metric_style(metric: str) -> dict[str, Any]:
     number = group.index(metric)
     shift = {PROTOTYPES: 2, SUPERVISED: 0}[group]
     marker = "osD^vP*X"[number]
-    return {"color": (*COLORS, "#000000")[(number + shift) % 7], "linestyle": "-", "marker": marker}
+    return {"color": (*COLORS, "#6A3D9A")[(number + shift) % 7], "linestyle": "-", "marker": marker}

@@ -75,9 +75,9 @@ def judge(table: Table) -> list[Claim]:
     noise = [row["metric"] for row in known.rows if row.get("reliability", 1.0) < _STEADY]
     trio = {pair: between(*pair) for pair in combinations(_TRIO, 2)}
     others = [pair for pair in combinations(names, 2) if "random" not in pair and pair not in trio]
-    steady = [pair for pair in others if not set(pair) & set(noise)]
-    alike = [pair for pair in others if between(*pair) > ALIKE]
-    strengths = [abs(between(*pair)) for pair in others]
+    steady = [pair for pair in others if not set(pair) & set(noise)]  # noise differs from everything, and says nothing
+    alike = [pair for pair in steady if between(*pair) > ALIKE]
+    strengths = sorted(between(*pair) for pair in steady)
     return [
         Claim(
             f"EL2N, DDD and memorization are alike: rank correlations above {ALIKE}.",
@@ -88,11 +88,10 @@ def judge(table: Table) -> list[Claim]:
         ),
         Claim(
             "Apart from these there is much diversity among the metrics.",
-            2 * len(alike) < len(others),
-            f"{len(alike)} of {len(others)} other pairs are above {ALIKE}; the median strength is "
-            f"{np.median(strengths):.2f}. Without metrics whose scores are noise here "
-            f"({', '.join(TITLES[name] for name in noise) or 'none'}) {len(set(steady) & set(alike))} of {len(steady)} "
-            "are.",
+            2 * len(alike) < len(steady),
+            f"{len(alike)} of {len(steady)} other pairs are above {ALIKE}; from {strengths[0]:.2f} to "
+            f"{strengths[-1]:.2f}, median {np.median(strengths):.2f}. Left out, since two halves of their models do not "
+            f"agree: {', '.join(TITLES[name] for name in noise) or 'none'}.",
         ),
     ]
 
@@ -119,7 +118,9 @@ def draw(table: Table, path: Path) -> None:
         for row, column in np.ndindex(*sorted_matrix.shape):
             value = sorted_matrix[row, column]
             shade = "white" if abs(value) > 0.65 else "black"
-            main.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=shade)
+            main.text(
+                column, row, f"{value:.2f}".replace("-0.00", "0.00"), ha="center", va="center", fontsize=8, color=shade
+            )
         reliability = {row["metric"]: row.get("reliability", np.nan) for row in table.where(kind="metric").rows}
         noise = {name for name, value in reliability.items() if value < _STEADY}
         titles = [TITLES[names[leaf]] + ("*" if names[leaf] in noise else "") for leaf in order]

@@ -21,7 +21,6 @@ from paredown.plots import RANDOM_COLOR, figure, panel_letter
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.benchmark import (
     FLOOR,
-    PAPER_FRACTIONS,
     PROTOTYPES,
     SUPERVISED,
     TITLES,
@@ -78,9 +77,9 @@ def judge(table: Table) -> list[Claim]:
         Claim(
             f"Only a few metrics match training on everything when {AT:.0%} are kept.",
             0 < len(matching) <= len(at) / 2,
-            f"All {_data(table)}: top-{full['top']:.0f} accuracy {100 * full['accuracy']:.2f} %, two standard deviations "
-            f"of a training are {100 * margin:.2f} points. {len(matching)} of {len(at)} metrics are within them at "
-            f"{AT:g}: {_list(matching)}. Differences to all examples, in points: "
+            f"All {_data(table)}: top-{full['top']:.0f} accuracy {100 * full['accuracy']:.2f} %, two standard "
+            f"deviations of a training are {100 * margin:.2f} points. {len(matching)} of {len(at)} metrics are within "
+            f"them at {AT:g}: {_list(matching)}. Differences to all examples, in points: "
             + "; ".join(f"{TITLES[name]} {_told(row, 'full_difference')}" for name, row in at.items())
             + ".",
         ),

@@ -78,7 +78,7 @@ def _balance(labels: Labels, keep: NDArray[np.bool_]) -> float:
 
 
 def judge(table: Table) -> list[Claim]:
-    """b against random subsets, and with the floor against without, where a fifth is left."""
+    """Balance scores against random subsets, and with the floor against without, where a fifth is left."""
     chance = table.where(kind="random", pruned=_AT).rows[0]
     lowest_by_chance = chance["b"] - 3 * chance["deviation"]
     rows = table.where(kind="metric", pruned=_AT)
@@ -120,7 +120,7 @@ def _list(rows: list[dict[str, str]]) -> str:
 
 
 def draw(table: Table, path: Path) -> None:
-    """b over the fraction pruned, a panel for every metric; full lines without and dashed ones with the floor."""
+    """Balance over the fraction pruned, a panel for every metric; dashed lines with the floor."""
     colors = {"hard": COLORS[4], "easy": COLORS[3]}
     with figure(path, size=(11.4, 6.6), nrows=3, ncols=4, sharex=True, sharey=True) as (drawn, grid):
         chance = table.where(kind="random")

@@ -11,10 +11,11 @@ more trainings of a ResNet-50 on ImageNet).
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from paredown.plots import RANDOM_COLOR, figure
+from paredown.plots import RANDOM_COLOR, figure, fraction_color
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.benchmark import (
     FLOOR,
@@ -27,7 +28,6 @@ from paredown.reproduce.benchmark import (
     add_accuracies,
     benchmark_sweep,
     mean,
-    metric_style,
     score_benchmark,
     scorings,
 )
@@ -100,21 +100,26 @@ def draw(table: Table, path: Path) -> None:
             axes.set_title(f"{title}, no floor", loc="left")
         top = table.where(kind="full")["top"][0]
         panels[0].set_ylabel(f"top-{top:.0f} test accuracy, % (bars: two standard errors)")
-        axes = panels[2]
-        axes.axhline(0, color=RANDOM_COLOR, linewidth=1.5)
-        kept = np.array(table.where(kind="floor").values("keep_fraction"))
-        for number, metric in enumerate(METRICS):
-            curve = table.where(kind="floor", metric=metric)
-            x = curve["keep_fraction"] + 0.005 * (number - len(METRICS) / 2)
-            style = {"markersize": 4.5, "linewidth": 1.2, "capsize": 2, "elinewidth": 0.9, **metric_style(metric)}
-            axes.errorbar(x, 100 * curve["gain"], yerr=200 * curve["gain_stderr"], label=TITLES[metric], **style)
-        axes.set_yscale("symlog", linthresh=1)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
-        axes.set_xticks(kept, [f"{value:g}" for value in kept])
-        axes.set(xlabel="keep_fraction", xlim=(max(kept) + 0.04, min(kept) - 0.04))
-        axes.set_ylabel(f"accuracy with the floor of {FLOOR:g} − without, in points")
-        axes.set_title("what the floor adds", loc="left")
-        axes.legend(loc="upper left", fontsize=8)
+        _gains(panels[2], table)
         data = table.where(kind="data").rows[0]
         about = f"Keeping the hardest of {data['examples']:,.0f} examples ({data['data']}), classes as they come"
         drawn.suptitle(about, x=0.02, ha="left")
+
+
+def _gains(axes: Any, table: Table) -> None:
+    """A row for every metric, a dot for every fraction."""
+    axes.axvline(0, color=RANDOM_COLOR, linewidth=1.5)
+    fractions = table.where(kind="floor").values("keep_fraction")
+    for number, fraction in enumerate(fractions):
+        dots = table.where(kind="floor", keep_fraction=fraction)
+        height = np.arange(len(dots)) + 0.1 * (number - (len(fractions) - 1) / 2)
+        style: dict[str, Any] = {"fmt": "o", "markersize": 4.5, "elinewidth": 1, "color": fraction_color(fraction)}
+        error = 200 * dots["gain_stderr"]
+        axes.errorbar(100 * dots["gain"], height, xerr=error, label=f"keep_fraction {fraction:g}", **style)
+    names = table.where(kind="floor").values("metric")
+    axes.set_yticks(range(len(names)), [TITLES[name] for name in names])
+    axes.set(ylim=(len(names) - 0.5, -0.5), xscale="symlog")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
+    axes.set_xlabel(f"accuracy with the floor of {FLOOR:g} − without, in points")
+    axes.set_title("what the floor adds", loc="left")
+    axes.legend(loc="lower right", fontsize=8)

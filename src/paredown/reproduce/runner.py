@@ -41,6 +41,7 @@ FIGURES = {
     "fig_fairness": "accuracy class by class after pruning, against the full set",
     "fig_imbalance": "class balance against the fraction pruned, by metric",
     "fig_histograms": "scores class by class, by metric",
+    "tab_k": "the number of clusters of self-supervised prototypes",
 }
 
 

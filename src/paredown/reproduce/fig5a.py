@@ -90,8 +90,8 @@ def judge(table: Table) -> list[Claim]:
             "Apart from these there is much diversity among the metrics.",
             2 * len(alike) < len(steady),
             f"{len(alike)} of {len(steady)} other pairs are above {ALIKE}; from {strengths[0]:.2f} to "
-            f"{strengths[-1]:.2f}, median {np.median(strengths):.2f}. Left out, since two halves of their models do not "
-            f"agree: {', '.join(TITLES[name] for name in noise) or 'none'}.",
+            f"{strengths[-1]:.2f}, median {np.median(strengths):.2f}. Left out, since two halves of their models do "
+            f"not agree: {', '.join(TITLES[name] for name in noise) or 'none'}.",
         ),
     ]
 
@@ -124,7 +124,7 @@ def draw(table: Table, path: Path) -> None:
         reliability = {row["metric"]: row.get("reliability", np.nan) for row in table.where(kind="metric").rows}
         noise = {name for name, value in reliability.items() if value < _STEADY}
         titles = [TITLES[names[leaf]] + ("*" if names[leaf] in noise else "") for leaf in order]
-        main.set_xticks(range(len(order)), titles, rotation=40, ha="right", rotation_mode="anchor")
+        main.set_xticks(range(len(order)), titles, rotation=-40, ha="left", rotation_mode="anchor")
         main.yaxis.tick_right()
         main.set_yticks(range(len(order)), titles)
         main.grid(visible=False)

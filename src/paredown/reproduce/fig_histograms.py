@@ -26,6 +26,7 @@ from paredown.reproduce.benchmark import NEEDS as NEEDS
 from paredown.reproduce.setup import Plan, Setup
 
 _BINS = 24
+_CUT = 3  # times as many as in a bin of even spread: higher bars, of many ties, are cut off
 _SHOWN = 100  # classes at most: with more of them every tenth or so, as in the paper
 _SHARES = (0.25, 0.5, 0.75)
 _TIMES = 10  # as much variance between classes as by chance: "strongly"
@@ -103,41 +104,39 @@ def judge(table: Table) -> list[Claim]:
 
 
 def draw(table: Table, path: Path) -> None:
-    """A panel for every metric, in it a ridge for every class, the class with the lowest median at the bottom."""
+    """A panel for every metric, in it a row for every class, the class with the lowest median at the bottom."""
     with figure(path, size=(11.4, 8.4), nrows=3, ncols=4, sharex=True) as (drawn, grid):
         for axes, metric in zip(grid.flat, ("random", *METRICS), strict=False):
-            _ridges(axes, table, metric)
+            _rows(axes, table, metric)
         key = grid.flat[-1]
         key.set_axis_off()
         about = table.where(kind="data").rows[0]
-        key.text(
-            0,
-            0.9,
-            "A ridge is the histogram of one class,\na dot its median, the line its middle\nhalf. Classes are in the "
-            "order of their\nmedians.\n\nPer cent: share of the variance of ranks\nbetween classes, "
-            f"{about['by_chance']:.2%} by chance.",
-            va="top",
-            fontsize=9,
-            transform=key.transAxes,
+        lines = (
+            "A row is the histogram of one class,",
+            f"cut off at {_CUT} times an even spread;",
+            "the dot is its median, the line its",
+            "middle half. Classes are in the order",
+            "of their medians.",
+            "",
+            "Per cent: share of the variance of",
+            f"ranks between classes; {about['by_chance']:.2%} by chance.",
         )
+        key.text(0, 0.95, "\n".join(lines), va="top", fontsize=9, transform=key.transAxes)
         drawn.supxlabel("rank of the score: 0 easiest, 1 hardest of all examples", fontsize=10)
         title = f"Scores class by class, {about['examples']:,.0f} examples ({about['data']})"
         drawn.suptitle(title, x=0.02, ha="left", fontsize=11)
 
 
-def _ridges(axes: Any, table: Table, metric: str) -> None:
+def _rows(axes: Any, table: Table, metric: str) -> None:
     color = RANDOM_COLOR if metric == "random" else metric_style(metric)["color"]
     classes = sorted(table.where(kind="class", metric=metric).rows, key=lambda row: row["median"])
     all_histograms = table.where(kind="histogram", metric=metric)
-    highest = all_histograms["share"].max()
     for row, found in enumerate(classes):
         ridge = all_histograms.where(name=found["name"])
-        height = row + 1.6 * ridge["share"] / highest
-        order = 2 * (len(classes) - row)  # lower ridges in front of those behind them
-        axes.fill_between(ridge["rank"], row, height, color=color, alpha=0.55, linewidth=0, zorder=order)
-        axes.plot(ridge["rank"], height, color="white", linewidth=0.8, zorder=order)
-        axes.plot([found["lower"], found["upper"]], [row, row], color="#222222", linewidth=1, zorder=order + 1)
-        axes.plot(found["median"], row, "o", color="#222222", markersize=2.5, zorder=order + 1)
+        height = row + 0.92 * np.minimum(ridge["share"] * _BINS / _CUT, 1)
+        axes.fill_between(ridge["rank"], row, height, step="mid", color=color, alpha=0.6, linewidth=0)
+        axes.plot([found["lower"], found["upper"]], [row, row], color="#222222", linewidth=1)
+        axes.plot(found["median"], row, "o", color="#222222", markersize=3)
     between = table.where(kind="metric", metric=metric)["between_classes"][0]
     axes.set_title(f"{TITLES[metric]}: {between:.1%}", loc="left", fontsize=9.5)
     few = len(classes) <= 20

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from paredown.data import Labels
 from paredown.plots import COLORS, RANDOM_COLOR, figure
@@ -27,6 +28,8 @@ from paredown.selection import balance_of_counts, select
 PRUNED = tuple(round(0.1 * tenth, 1) for tenth in range(10))
 _DRAWS = 20  # random subsets behind the grey band
 _AT = 0.8  # pruned, where claims are judged
+_SOLVABLE = 20  # classes
+_NEGLIGIBLE = 0.02  # of b: the places of the smallest class are taken from others, and these may become less equal
 
 
 def plan(setup: Setup) -> Plan:
@@ -41,7 +44,9 @@ def measure(setup: Setup) -> Table:
     first = scores["random"]
     labels = first.labels
     assert isinstance(labels, Labels)
-    table.add("data", data=setup.dataset().title, examples=len(first.values), classes=len(labels.classes))
+    bound = lowest_balance(len(labels.classes), FLOOR * float(labels.counts.min() / len(first)))
+    about = {"data": setup.dataset().title, "examples": len(first), "classes": len(labels.classes)}
+    table.add("data", **about, lowest_with_floor=bound)
     for pruned in PRUNED:
         drawn = [
             _balance(labels, select(first, keep_fraction=1 - pruned, strategy="random", seed=setup.seed + draw).keep)
@@ -77,6 +82,31 @@ def _balance(labels: Labels, keep: NDArray[np.bool_]) -> float:
     return balance_of_counts(np.bincount(labels.codes[keep], minlength=len(labels.classes)))
 
 
+def lowest_balance(classes: int, least: float) -> float:
+    """The lowest balance score of classes of which each has at least the share `least` of all examples.
+
+    With k_1 <= ... <= k_C the score is the mean of k_i / k_j over i < j. In u = log k that is convex, and so is the
+    condition sum_j exp(u_j - u_1) <= 1 / least: a geometric program, solved in the steps of u. NaN for more classes
+    than are solved in a second.
+    """
+    if classes < 2 or classes > _SOLVABLE:
+        return 1.0 if classes < 2 else np.nan
+    smaller, larger = np.triu_indices(classes, 1)
+
+    def sizes(steps: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.exp(np.concatenate([[0.0], np.cumsum(steps)]))
+
+    solved = minimize(
+        lambda steps: float((sizes(steps)[smaller] / sizes(steps)[larger]).mean()),
+        np.full(classes - 1, 0.1),
+        bounds=[(0, None)] * (classes - 1),
+        constraints={"type": "ineq", "fun": lambda steps: 1 / least - sizes(steps).sum()},
+        method="SLSQP",
+        options={"maxiter": 500},
+    )
+    return float(solved.fun)
+
+
 def judge(table: Table) -> list[Claim]:
     """Balance scores against random subsets, and with the floor against without, where a fifth is left."""
     chance = table.where(kind="random", pruned=_AT).rows[0]
@@ -86,9 +116,10 @@ def judge(table: Table) -> list[Claim]:
     as_random = [row for row in free.rows if row["b"] >= lowest_by_chance]
     worst = min(free.rows, key=lambda row: row["b"])
     worst_held = min(held.rows, key=lambda row: row["b"])
-    everywhere = table.where(kind="metric", floor=FLOOR)
-    smallest = float(everywhere["smallest_share"].min())
-    lifted = int((held["b"] > free["b"]).sum())
+    everywhere = table.where(kind="metric")
+    smallest = float(everywhere.where(floor=FLOOR)["smallest_share"].min())
+    gain = everywhere.where(floor=FLOOR)["b"] - everywhere.where(floor=0.0)["b"]
+    bound = table.where(kind="data").rows[0].get("lowest_with_floor", np.nan)
     return [
         Claim(
             "Pruning amplifies class imbalance for every metric but random, from both ends.",
@@ -103,10 +134,12 @@ def judge(table: Table) -> list[Claim]:
         ),
         Claim(
             f"A floor of {FLOOR:g} limits it.",
-            smallest >= FLOOR * (1 - 0.05) and worst_held["b"] > worst["b"] and 2 * lifted > len(held),
+            smallest >= FLOOR * (1 - 1e-9) and worst_held["b"] > worst["b"] and not (gain < -_NEGLIGIBLE).any(),
             f"With {_AT:.0%} pruned the lowest b is {worst['b']:.2f} ({_name(worst)}) without and "
-            f"{worst_held['b']:.2f} ({_name(worst_held)}) with it; it raises b in {lifted} of {len(held)} cases. The "
-            f"class that keeps least keeps {smallest:.2f} of an equal share at any fraction.",
+            f"{worst_held['b']:.2f} ({_name(worst_held)}) with it; no class keeps less than {smallest:.2f} of an equal "
+            f"share. Over all fractions it raises b in {(gain > 0).sum()} of {len(gain)} cases and lowers it in "
+            f"{(gain < 0).sum()}, by {max(0.0, -gain.min()):.3f} at most"
+            + (f"; b can not be below {bound:.2f} with it." if np.isfinite(bound) else "."),
         ),
     ]
 
@@ -124,10 +157,13 @@ def draw(table: Table, path: Path) -> None:
     colors = {"hard": COLORS[4], "easy": COLORS[3]}
     with figure(path, size=(11.4, 6.6), nrows=3, ncols=4, sharex=True, sharey=True) as (drawn, grid):
         chance = table.where(kind="random")
+        bound = table.where(kind="data").rows[0].get("lowest_with_floor", np.nan)
         for axes, metric in zip(grid.flat, ("random", *METRICS), strict=False):
             band = 2 * chance["deviation"]
             axes.fill_between(chance["pruned"], chance["b"] - band, chance["b"] + band, color=RANDOM_COLOR, alpha=0.3)
             axes.plot(chance["pruned"], chance["b"], color=RANDOM_COLOR, linewidth=1.5, label="random, ± 2 std. dev.")
+            if np.isfinite(bound) and metric != "random":
+                axes.axhline(bound, color="#444444", linestyle=":", linewidth=1, label=f"lowest with floor {FLOOR:g}")
             for strategy, color in colors.items() if metric != "random" else ():
                 for floor, line in ((0.0, "-"), (FLOOR, "--")):
                     curve = table.where(kind="metric", metric=metric, strategy=strategy, floor=floor)

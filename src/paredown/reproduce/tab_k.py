@@ -121,7 +121,7 @@ def draw(table: Table, path: Path) -> None:
             place = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 8}
             axes.annotate(f"{y:.2f}", (x, y + (above if np.isfinite(above) else 0)), **place)
         classes = full["classes"][0]
-        axes.axvspan(max(1.0, classes / _NEAR), classes * _NEAR, color=COLORS[4], alpha=0.06, linewidth=0)
+        axes.axvspan(max(1.4, classes / _NEAR), classes * _NEAR, color=COLORS[4], alpha=0.06, linewidth=0)
         axes.set(xscale="log", xlabel="number of clusters k (shaded: an order of magnitude around that of the classes)")
         plain_axis(axes.xaxis, rows["k"].tolist())
         axes.set_ylabel(f"top-{full['top'][0]:.0f} test accuracy, %")

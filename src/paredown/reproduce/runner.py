@@ -44,6 +44,13 @@ FIGURES = {
     "tab_duration": "training longer on less: the matched-iterations factor",
     "tab_ensembles": "prototypes from one self-supervised encoder and from an ensemble of five",
     "fig_noise": "when not to keep the hardest: labels that are wrong",
+    "fig5a": "how far the metrics agree: rank correlations of their scores, clustered",
+    "fig5bc": "test accuracy after keeping the hardest by every metric: Table 1",
+    "fig_unbalanced": "the same without class balancing, and what balancing adds",
+    "fig_fairness": "accuracy class by class after pruning, against the full set",
+    "fig_imbalance": "class balance against the fraction pruned, by metric",
+    "fig_histograms": "scores class by class, by metric",
+    "tab_k": "the number of clusters of self-supervised prototypes",
 }
 
 

@@ -40,17 +40,13 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores by metric, and the file that holds them, a column each: `[probe.NAME] scores = FILE` of a sweep."""
+    """Scores by metric, and the file that holds them, a column each."""
 
     file: Path
     scores: dict[str, Scores]
 
     def __getitem__(self, metric: str) -> Scores:
         return self.scores[metric]
-
-    def probes(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """`[probe]` of a sweep that prunes by these scores."""
-        return {name: {"metric": name, "scores": str(self.file)} for name in names}
 
 
 @dataclass(frozen=True)
@@ -127,12 +123,16 @@ class Setup:
             raise PareError(f"{len(reasons)} students of {folder} were not trained, the first of them {reasons[0]}")
         return swept
 
-    def score(self, scoring: Scoring) -> Scored:
-        """Score by all metrics, those that are read off one training together, unless it was done before."""
+    def scores_file(self, scoring: Scoring) -> Path:
+        """Where the scores are, or will be: `[probe.NAME] scores = FILE` of a sweep that prunes by them."""
         named = {"data": dict(scoring.data), "options": dict(scoring.options), "seed": self.seed}
         named["metrics"] = list(scoring.metrics)
-        folder = self.parts / f"scores-{content_name(json.loads(json.dumps(named)))}"
-        file = folder / "scores.parquet"
+        return self.parts / f"scores-{content_name(json.loads(json.dumps(named)))}" / "scores.parquet"
+
+    def score(self, scoring: Scoring) -> Scored:
+        """Score by all metrics, those that are read off one training together, unless it was done before."""
+        file = self.scores_file(scoring)
+        folder = file.parent
         if not file.exists():
             folder.mkdir(parents=True, exist_ok=True)
             scores = score_all(

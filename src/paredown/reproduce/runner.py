@@ -34,6 +34,8 @@ FIGURES = {
     "fig_policy": "the optimal pruning policy, from easy to hard",
     "fig_frontier": "functional forms fitted to the Pareto frontier",
     "fig_compute_a": "test error against the time to train",
+    "fig4a": "transfer learning: pruning the data of fine-tuning",
+    "fig4b": "transfer learning: pruning the data of pretraining",
     "fig1d": "keep-hard and keep-easy against chance on real data, by initial size and keep_fraction",
 }
 

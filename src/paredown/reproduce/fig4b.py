@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from paredown.evaluate import linear_probe
-from paredown.plots import COLORS, RANDOM_COLOR, figure
+from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_axis
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.datasets import Dataset
 from paredown.reproduce.networks import as_recipe, open_network, penultimate_features, trained_students
@@ -32,6 +32,7 @@ NEEDS = {
 HALF = 0.5  # the keep_fraction of the paper's claim
 WORSE = 2.0  # standard errors from which on a difference counts
 _PENALTIES = (1e-3, 1e-2, 1e-1)
+_TICKS = (0.5, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 40, 60, 80)  # per cent
 
 
 def plan(setup: Setup) -> Plan:
@@ -194,7 +195,9 @@ def draw(table: Table, path: Path) -> None:
                 axes.axhspan(
                     *(scratch.mean() + sign * 2 * _stderr(scratch) for sign in (-1, 1)), color=COLORS[2], alpha=0.15
                 )
-            axes.set(xlabel=f"share of {table.rows[0]['data']} in pretraining")
+            axes.set(yscale="log", xlabel=f"share of {table.rows[0]['data']} in pretraining")
             axes.set_title(title, loc="left")
+            low, high = axes.get_ylim()
+            plain_axis(axes.yaxis, [tick for tick in _TICKS if low <= tick <= high])
         panels[0][0].set_ylabel(f"test error on {table.rows[0]['target']}, %\n(bars: two standard errors)")
         panels[0][0].legend()

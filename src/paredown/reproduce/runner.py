@@ -35,6 +35,8 @@ FIGURES = {
     "fig_frontier": "functional forms fitted to the Pareto frontier",
     "fig_compute_a": "test error against the time to train",
     "fig4a": "transfer learning: pruning the data of fine-tuning",
+    "fig_ood": "accuracy out of distribution and likeness to humans after pruning",
+    "fig_shape_bias": "shape against texture, by category, after pruning",
     "fig4b": "transfer learning: pruning the data of pretraining",
     "fig1d": "keep-hard and keep-easy against chance on real data, by initial size and keep_fraction",
 }

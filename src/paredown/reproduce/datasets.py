@@ -47,6 +47,19 @@ DATA: dict[str, _Facts] = {
     "imagenet_embeddings": _Facts(
         "embeddings of ImageNet by five encoders", 1_281_167, 1000, (2048,), "folders 0 to 4, made by `paredown embed`"
     ),
+    # What networks are tested with; nothing is trained on these.
+    "stimuli": _Facts(
+        "stimuli of texture-vs-shape",
+        0,
+        16,
+        (),
+        "style-transfer-preprocessed-512/CLASS/SHAPE1-TEXTURE2.png, edges/CLASS/NAME.png, "
+        "filled-silhouettes/CLASS/NAME.png, and for ImageNet classes.json, see fig_ood",
+    ),
+    "model_vs_human": _Facts(
+        "answers of humans", 0, 16, (), "responses.parquet, or the CSV files of the project model-vs-human"
+    ),
+    "none": _Facts("nothing", 0, 0, (), ""),  # where a figure can do without
 }
 
 
@@ -106,6 +119,15 @@ class Dataset:
                     np.save(part / f"{split}_labels.npy", labels[rows])
         return {key: str(folder / f"{name}.npy") for key, name in names.items()}
 
+    def features_of_images(self) -> dict[str, str]:
+        """`data` of a scoring of features whose ids are those of the images, `train/000123`."""
+        found = self.features()
+        file = Path(found["source"]).with_name("ids.npy")
+        if self.folder is not None and not file.exists():
+            with new_output(file) as part, part.open("wb") as stream:
+                np.save(stream, np.array([f"train/{row:06d}" for row in self.rows()]))
+        return {**found, "ids": str(file)}
+
     def rows(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The rows of the training set that belong to it, ascending: all, or as many as `limit`, drawn by hash."""
         whole = DATA[self.name].examples
@@ -137,6 +159,8 @@ def find_dataset(names: Sequence[str], given: Path | None, parts: Path, *, rehea
     if rehearsal:
         return Dataset(names[0], None, parts)
     for name in names:
+        if name == "none":
+            return Dataset(name, None, parts)
         if name == "digits":
             return Dataset(name, _write_digits(parts / "digits"), parts)
         for folder in (None if given is None else given / name, DATA[name].usual):

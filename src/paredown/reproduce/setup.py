@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from paredown import __version__
 from paredown.data import Scores
 from paredown.errors import PareError
-from paredown.io import read_scores, write_scores
+from paredown.io import new_output, read_scores, write_json, write_scores
 from paredown.progress import Track, silent
 from paredown.reproduce.base import SIZES, Size
 from paredown.reproduce.datasets import Dataset, find_dataset
@@ -23,6 +25,7 @@ from paredown.sources import load_column, open_source
 from paredown.sweeps import Swept, plan_sweep, read_settings, sweep_plan
 from paredown.sweeps.runs import content_name
 from paredown.train import Recipe
+from paredown.workers import available_cores, run_jobs
 
 __all__ = ["Plan", "Scored", "Scoring", "Setup"]
 
@@ -33,7 +36,7 @@ T = TypeVar("T")
 class Scoring:
     """Scores of a whole training set by several metrics, made once for all figures that look at them."""
 
-    data: Mapping[str, str]  # as in `[data]` of a sweep
+    data: Mapping[str, str]  # as in `[data]` of a sweep; `ids` is a file of ids in place of the source's own
     metrics: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -136,7 +139,9 @@ class Setup:
         if not file.exists():
             folder.mkdir(parents=True, exist_ok=True)
             scores = score_all(
-                open_source(scoring.data["source"], labels=_column(scoring.data.get("labels"))),
+                open_source(
+                    scoring.data["source"], **{name: _column(scoring.data.get(name)) for name in ("labels", "ids")}
+                ),
                 metrics=scoring.metrics,
                 seed=self.seed,
                 encoder=scoring.data.get("encoder", "auto"),
@@ -146,6 +151,33 @@ class Setup:
             )
             write_scores(list(scores.values()), file)
         return Scored(file, {metric: read_scores(file, metric=metric) for metric in scoring.metrics})
+
+    def run(self, function: str, jobs: Sequence[Any], *, common: Any, label: str) -> list[Any]:
+        """`function(common, job)` for every job, in processes; what each returns is kept as soon as it is there.
+
+        Args:
+            function: as `package.module:name`, see `paredown.workers.run_jobs`.
+            jobs, common: plain values; together with the function they name what is kept.
+            label: for the progress bar.
+        """
+        meaning = {"function": function, "common": common, "paredown": __version__}
+        folder = self.parts / f"jobs-{content_name(json.loads(json.dumps(meaning)))}"
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [folder / f"{content_name(json.loads(json.dumps(job)))}.json" for job in jobs]
+        todo = [number for number, file in enumerate(files) if not file.exists()]
+        workers = available_cores() if self.workers is None else self.workers
+        outcomes = run_jobs(function, [jobs[number] for number in todo], workers=workers, common=common)
+        failed: list[str] = []
+        with closing(outcomes):
+            for outcome in self.track(outcomes, label, total=len(todo)):
+                if outcome.error is not None:
+                    failed.append(outcome.error)
+                    continue
+                with new_output(files[todo[outcome.job]], overwrite=True) as part:
+                    write_json(outcome.value, part)
+        if failed:
+            raise PareError(f"{label}: {len(failed)} of {len(todo)} failed, the first of them: {failed[0]}")
+        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
 def _column(path: str | None) -> Any:

@@ -1,0 +1,190 @@
+"""Appendix figure: accuracy out of distribution, and likeness to humans, of networks trained on pruned data.
+
+Claims: discarding easy examples does not hurt accuracy out of distribution; discarding hard ones does; and networks
+trained without the easy examples err no less like humans than a network trained on everything.
+
+    paredown reproduce fig_ood
+
+Images out of distribution are corrupted test images, and cue conflicts, edges and silhouettes (Geirhos et al. 2019),
+which `--data FOLDER` has in `stimuli`; the humans' answers to them are in `model_vs_human`. Of their 16 classes CIFAR-10
+has seven, and only stimuli of these are shown. At `--size paper` the networks know ImageNet's classes: there the folder
+`stimuli` must also hold `classes.json`, which names the WordNet ids that belong to each of the 16, as model-vs-human
+lists them: {"airplane": ["n02690373"], ...}. The paper's other 14 sets of model-vs-human are not read.
+
+Expected: TODO
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paredown.evaluate import ObserverComparison, Trials, compare_observers, join_trials
+from paredown.plots import figure
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, Answered, plan, shown_stimuli, students_answers
+from paredown.reproduce.setup import Setup
+from paredown.reproduce.stimuli import Stimuli, read_human_trials
+
+__all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
+
+WORSE = 2.0  # standard errors from which on a difference counts
+MEASURES = {
+    "accuracy": "accuracy out of distribution\n(higher is better)",
+    "accuracy_difference": "squared difference of accuracy\nto humans (lower is better)",
+    "observed_consistency": "observed consistency\nwith humans (higher is better)",
+    "error_consistency": "error consistency with humans,\nCohen's kappa (higher is better)",
+}
+_MODEL = "model"
+
+
+def measure(setup: Setup) -> Table:
+    """Every network on every set, and means over networks of one kind with differences to those on everything."""
+    answered = students_answers(setup)
+    stimuli = shown_stimuli(setup)
+    folder = setup.dataset("humans").folder
+    seen = [] if setup.dataset("stimuli").folder is None else stimuli
+    humans = read_human_trials(folder, seen) if folder is not None and seen else None
+    table = Table()
+    for said in answered:
+        way = said.student.way
+        table.add("network", **way, dataset="none", accuracy=said.clean)
+        for kind, by_severity in said.corrupted.items():
+            table.add("network", **way, dataset=kind, accuracy=float(np.mean(by_severity)))
+        beside = {} if humans is None else _beside(said, seen, humans).by_dataset
+        for entry in seen:
+            right = np.mean(np.array(said.decisions[entry.dataset]) == np.array(entry.shapes))
+            own = {name: value for name, value in beside.get(entry.dataset, {}).items() if name != "accuracy"}
+            table.add("network", **way, dataset=entry.dataset, accuracy=float(right), **own)
+    if humans is not None:
+        for dataset, values in compare_observers(humans).by_dataset.items():
+            table.add("humans", dataset=dataset, **values)
+    summarise(table)
+    return table
+
+
+def _beside(said: Answered, stimuli: list[Stimuli], humans: Trials) -> ObserverComparison:
+    """One network beside every human, on the images that they answered."""
+    own = [
+        Trials.of(
+            {
+                "observer": _MODEL,
+                "dataset": entry.dataset,
+                "condition": "0",
+                "image": entry.names,
+                "category": entry.shapes,
+                "response": said.decisions[entry.dataset],
+            }
+        )
+        for entry in stimuli
+    ]
+    return compare_observers(join_trials(*own, humans), _MODEL)
+
+
+def summarise(table: Table) -> None:
+    """Add a row for every kind of network: means over sets and seeds, and how far apart from `full`."""
+    rows = [row for row in table.where(kind="network").rows if row["dataset"] != "none"]
+    values: dict[tuple[str, float], dict[str, dict[int, float]]] = {}
+    for way in {(row["strategy"], row["keep_fraction"]): None for row in rows}:
+        mine = [row for row in rows if (row["strategy"], row["keep_fraction"]) == way]
+        values[way] = {
+            name: {
+                seed: float(np.mean([row[name] for row in mine if row["seed"] == seed and name in row]))
+                for seed in sorted({row["seed"] for row in mine})
+            }
+            for name in MEASURES
+            if any(name in row for row in mine)
+        }
+    full = values["full", 1.0]
+    for (strategy, fraction), measured in sorted(values.items()):
+        cells: dict[str, Any] = {"seeds": len(measured["accuracy"])}
+        for name, by_seed in measured.items():
+            own = np.array([by_seed[seed] for seed in sorted(by_seed)])
+            apart = own - np.array([full[name][seed] for seed in sorted(by_seed)])
+            cells |= {name: own.mean(), f"{name}_stderr": _stderr(own)}
+            cells |= {f"{name}_apart": apart.mean(), f"{name}_apart_stderr": _stderr(apart)}
+        table.add("mean", strategy=strategy, keep_fraction=fraction, **cells)
+
+
+def _stderr(values: Any) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def judge(table: Table) -> list[Claim]:
+    """Differences to training on everything."""
+    means = table.where(kind="mean")
+    hard, easy = means.where(strategy="hard"), means.where(strategy="easy")
+    sets = [name for name in table.where(kind="network").values("dataset") if name != "none"]
+    full = means.where(strategy="full").rows[0]
+    most = easy.where(keep_fraction=min(easy["keep_fraction"])).rows[0]
+    claims = [
+        Claim(
+            "Discarding easy examples does not hurt accuracy out of distribution.",
+            not any(_lower(row, "accuracy") for row in hard.rows),
+            f"Mean accuracy over {', '.join(sets)}: {100 * full['accuracy']:.1f} % with everything; without the "
+            f"easiest, differences in points: {_told(hard, 'accuracy', 100)}; random subsets: "
+            f"{_told(means.where(strategy='random'), 'accuracy', 100)}.",
+        ),
+        Claim(
+            "Discarding hard examples lowers accuracy out of distribution.",
+            _lower(most, "accuracy"),
+            f"Without the hardest, differences in points: {_told(easy, 'accuracy', 100)}.",
+        ),
+    ]
+    if "error_consistency" in full:
+        human = np.mean(table.where(kind="humans")["error_consistency"])
+        claims.append(
+            Claim(
+                "Without easy examples, errors are no less consistent with those of humans.",
+                not any(_lower(row, "error_consistency") for row in hard.rows),
+                f"Kappa {full['error_consistency']:.3f} with everything ({human:.3f} among humans); without the easiest "
+                f"differences: {_told(hard, 'error_consistency', 1)}; without the hardest: "
+                f"{_told(easy, 'error_consistency', 1)}.",
+            )
+        )
+    return claims
+
+
+def _lower(row: dict[str, Any], name: str) -> bool:
+    return bool(row[f"{name}_apart"] < -WORSE * row.get(f"{name}_apart_stderr", np.nan))
+
+
+def _told(rows: Table, name: str, scale: int) -> str:
+    digits = 2 if scale > 1 else 3
+    return ", ".join(
+        f"{scale * row[f'{name}_apart']:+.{digits}f} ± "
+        f"{scale * row.get(f'{name}_apart_stderr', np.nan):.{digits}f} at keep_fraction {row['keep_fraction']:g}"
+        for row in rows.rows
+    )
+
+
+def draw(table: Table, path: Path) -> None:
+    """Bars for each measure that there is, humans first."""
+    means = table.where(kind="mean")
+    shown = [name for name in MEASURES if name in means.rows[0]]
+    rows = [row for strategy in STYLE for row in means.where(strategy=strategy).rows[::-1]]
+    humans = table.where(kind="humans")
+    columns = min(2, len(shown))
+    size = (5.6 * columns, 3.9 * (-(-len(shown) // columns)))
+    with figure(path, size=size, ncols=columns, nrows=-(-len(shown) // columns), squeeze=False) as (drawn, panels):
+        for axes, name in zip(panels.flat, shown, strict=False):
+            bars = [(_label(row), row[name], row.get(f"{name}_stderr", np.nan), STYLE[row["strategy"]]) for row in rows]
+            if len(humans) and name != "accuracy":
+                bars.insert(0, ("humans", float(np.mean(humans[name])), np.nan, STYLE["humans"]))
+            labels, heights, errors, colors = zip(*bars, strict=True)
+            places = np.arange(len(bars))
+            axes.bar(places, heights, color=colors, width=0.75)
+            axes.errorbar(places, heights, yerr=2 * np.array(errors), fmt="none", color="black", capsize=3)
+            axes.set_xticks(places, labels, rotation=45, ha="right", rotation_mode="anchor", fontsize=8)
+            axes.grid(visible=False, axis="x")
+            axes.set_title(MEASURES[name], loc="left", fontsize=10)
+            for place, height, error in zip(places, heights, np.nan_to_num(errors), strict=True):
+                axes.text(place, max(height, 0) + 2 * error, f"{height:.3f}", ha="center", va="bottom", fontsize=7)
+        drawn.supxlabel("error bars: two standard errors over seeds", fontsize=9)
+
+
+def _label(row: dict[str, Any]) -> str:
+    name = NAMES[row["strategy"]]
+    return name if row["strategy"] == "full" else f"{name}, {row['keep_fraction']:.0%} kept"

@@ -74,7 +74,17 @@ def test_each_file_says_what_to_expect(name) -> None:
 
 def test_nothing_else_is_left_behind(made) -> None:
     expected = {f"{name}.{end}" for name in FIGURES for end in ("png", "csv", "json")}
-    assert {file.name for file in made.iterdir()} == expected | {"parts"}
+    assert {file.name for file in made.iterdir()} == expected | {"parts", "results.md"}
+
+
+def test_one_page_has_every_figure_and_verdict(made) -> None:
+    page = (made / "results.md").read_text()
+    records = [json.loads((made / f"{name}.json").read_text()) for name in FIGURES]
+    claims = [claim for record in records for claim in record["claims"]]
+    held = sum(claim["held"] for claim in claims)
+    assert f"{len(FIGURES)} figures and tables; {held} of {len(claims)} claims held." in page
+    assert page.count("**Did not hold**") == len(claims) - held
+    assert all(f"]({name}.png)" in page for name in FIGURES)
 
 
 # --- the numbers ---------------------------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ def _show(results: list[Reproduced]) -> None:
         for claim in result.claims:
             verdict = "[green]held[/]" if claim.held else "[red]did not hold[/]"
             say(f"  {verdict}: {escape(claim.claim)}\n    {escape(claim.evidence)}")
+    say(f"All on one page: [bold]{escape(str(results[0].png.with_name('results.md')))}[/]")
 
 
 def _show_rehearsed(rehearsed: dict[str, list[Rehearsed]], names: list[str]) -> None:

@@ -20,6 +20,7 @@ from paredown.progress import Track, silent
 from paredown.reproduce.base import SIZES, Claim
 from paredown.reproduce.rehearsal import Rehearsed, rehearse
 from paredown.reproduce.setup import Setup
+from paredown.reproduce.summary import write_summary
 
 __all__ = ["FIGURES", "Reproduced", "rehearse_figures", "reproduce_figures"]
 
@@ -96,7 +97,7 @@ def reproduce_figures(
     overwrite: bool = False,
     track: Track = silent,
 ) -> list[Reproduced]:
-    """Make figures of the paper: NAME.png, NAME.csv and NAME.json in the folder `out`.
+    """Make figures of the paper: NAME.png, NAME.csv and NAME.json in the folder `out`, and `results.md` with all of them.
 
     A figure that is there already with the same settings is left alone, so that a stopped run goes on where it was.
     What figures share, such as trained students, is kept in the folder `parts` beside them.
@@ -129,7 +130,11 @@ def reproduce_figures(
     }
     settings = {name: _settings(setup) for name, setup in setups.items()}
     complete = {} if overwrite else {name: _read(name, Path(out), settings[name]) for name in names}
-    return [complete.get(name) or _make(name, Path(out), settings[name], setups[name], track) for name in names]
+    results = []
+    for name in names:
+        results.append(complete.get(name) or _make(name, Path(out), settings[name], setups[name], track))
+        write_summary(Path(out), list(FIGURES))
+    return results
 
 
 def rehearse_figures(names: Iterable[str], *, size: str = "paper", track: Track = silent) -> dict[str, list[Rehearsed]]:

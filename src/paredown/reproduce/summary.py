@@ -1,0 +1,56 @@
+"""All figures of a folder on one page: `results.md`, with the pictures, the claims and whether they held."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from paredown.io import new_output
+
+__all__ = ["write_summary"]
+
+
+def write_summary(out: Path, names: Sequence[str]) -> Path:
+    """Write `results.md` from the records in a folder, in the order of the names; the figures made so far are in it."""
+    records = [
+        json.loads(file.read_text(encoding="utf-8")) for name in names if (file := out / f"{name}.json").exists()
+    ]
+    claims = [claim for record in records for claim in record["claims"]]
+    held = sum(claim["held"] for claim in claims)
+    lines = [
+        "# Results",
+        "",
+        f"{len(records)} figures and tables; {held} of {len(claims)} claims held.",
+        "",
+        "| figure | data | claim | held? |",
+        "|---|---|---|---|",
+    ]
+    for record in records:
+        for number, claim in enumerate(record["claims"]):
+            first = number == 0
+            name = f"[{record['figure']}](#{record['figure']})" if first else ""
+            lines.append(
+                f"| {name} | {_data(record) if first else ''} | {_cell(claim['claim'])} | "
+                f"{'yes' if claim['held'] else '**no**'} |"
+            )
+    for record in records:
+        lines += ["", f"## {record['figure']}", "", f"{record['shows'].capitalize()}.", ""]
+        lines += [f"![{record['shows']}]({record['figure']}.png)", ""]
+        for claim in record["claims"]:
+            lines.append(f"- **{'Held' if claim['held'] else 'Did not hold'}**: {claim['claim']} {claim['evidence']}")
+        lines += ["", f"Size `{record['settings']['size']}`, {_data(record)}; {record['cpu_seconds']:.0f} CPU seconds."]
+    path = out / "results.md"
+    with new_output(path, overwrite=True) as part:
+        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _data(record: dict[str, Any]) -> str:
+    used = [str(value) for key, value in record["settings"].items() if key.startswith("data (") and value != "none"]
+    return ", ".join(dict.fromkeys(used)) or "theory and simulation"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -34,6 +34,7 @@ LAYERS = [
     {"evaluate"},
     {"demo", "reproduce"},
     {"cli"},
+    {"__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

@@ -97,7 +97,7 @@ def reproduce_figures(
     overwrite: bool = False,
     track: Track = silent,
 ) -> list[Reproduced]:
-    """Make figures of the paper: NAME.png, NAME.csv and NAME.json in the folder `out`, and `results.md` with all of them.
+    """Make figures of the paper: NAME.png, NAME.csv and NAME.json in the folder `out`, and one page, `results.md`.
 
     A figure that is there already with the same settings is left alone, so that a stopped run goes on where it was.
     What figures share, such as trained students, is kept in the folder `parts` beside them.

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from paredown.sweeps import jobs
+from paredown.sweeps import jobs, sweep
 from paredown.train import Examples, Recipe
-from paredown.workers import Outcome, run_jobs
+from paredown.workers import Crew
 
 SECONDS = 0.05  # that a student takes, so that there is a moment to be killed in
 
@@ -43,6 +44,8 @@ def run_student(common: Any, job: Any) -> str:
     return jobs.run_student(common, job)
 
 
-def engine(function: str, given: list[Any], *, workers: int, common: Any) -> Iterator[Outcome]:
-    """In worker processes, as the real one."""
-    return run_jobs(f"quick_students:{function.partition(':')[2]}", given, workers=workers, common=common)
+def sweep_quickly(config: dict[str, Any], out: Path, *, workers: int) -> pa.Table:
+    """A sweep in worker processes, as the real one."""
+    with Crew() as crew:
+        engine = lambda function, jobs_, **given: crew.run_jobs(f"{__name__}:{function.split(':')[1]}", jobs_, **given)
+        return sweep(config, out=out, workers=workers, engine=engine).table

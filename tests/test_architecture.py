@@ -16,7 +16,7 @@ SOURCE = Path(paredown.__file__).parent
 # Lower layers first; a module may import only from lower layers, or from its own package.
 LAYERS = [
     {"__init__", "errors", "progress"},
-    {"workers"},
+    {"kinds", "workers"},
     {"data", "sizes"},
     {"laws"},
     {"theory", "perceptron"},

@@ -146,13 +146,13 @@ def test_a_sweep_ends_in_one_table_and_goes_on_where_it_was(config: dict[str, An
 def test_killed_three_times_it_ends_with_the_same_table(config: dict[str, Any], tmp_path: Path) -> None:
     config["grid"] = {"initial_size": [40, 80], "keep_fraction": [0.5, 1.0], "seeds": 4, "metric": "prototypes"}
     config["probe"] = {"k": 3, "sensitivity": False}
-    undisturbed = sweep(config, out=tmp_path / "undisturbed", workers=2, engine=quick_students.engine).table
+    undisturbed = quick_students.sweep_quickly(config, tmp_path / "undisturbed", workers=1)
     assert undisturbed.num_rows == 24
     (tmp_path / "config.json").write_text(json.dumps(config))
     code = (
-        "import json; from quick_students import engine; from paredown.sweeps import sweep\n"
-        f"config = json.load(open({str(tmp_path / 'config.json')!r}))\n"
-        f"sweep(config, out={str(tmp_path / 'killed')!r}, workers=2, engine=engine)\n"
+        "import json; from pathlib import Path; from quick_students import sweep_quickly\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "sweep_quickly(json.loads((folder / 'config.json').read_text()), folder / 'killed', workers=2)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     runs, kills = tmp_path / "killed" / "runs", 0
@@ -167,7 +167,7 @@ def test_killed_three_times_it_ends_with_the_same_table(config: dict[str, Any], 
             assert json.loads(file.read_text())["status"] == "done"  # whole, whatever happened
     assert kills == 3
     assert len(list(runs.glob("*.json"))) < 24
-    ended = sweep(config, out=tmp_path / "killed", workers=2, engine=quick_students.engine).table
+    ended = quick_students.sweep_quickly(config, tmp_path / "killed", workers=1)
     assert ended.equals(undisturbed)
     assert len(set(ended["test_error"].to_pylist())) > 1
 
@@ -321,6 +321,18 @@ def test_differences_are_paired_by_seed() -> None:
         ("student", {"steps": 0}, r"steps must be at least 1"),
         ("probe", {"member": 2}, r"unknown setting in \[probe\] 'member'.*Did you mean 'members'"),
         ("data", {"label_noise": 1.0}, r"label_noise must be in \[0, 1\)"),
+        ("data", {"label_noise": "much"}, r"\[data\] label_noise is a number, got 'much'"),
+        ("data", {"labels": "nowhere.npy"}, r"nowhere.npy: there is no such file of ids or labels"),
+        ("data", {"source": "nowhere"}, r"nowhere: there is no such file or folder"),
+        ("data", {"labels": "test_labels.npy"}, r"there are 60 labels for 90 examples; give one label per example"),
+        ("grid", {"seed": [[0]], "seeds": None}, r"\[grid\] seed is a list of whole numbers, got \[\[0\]\]"),
+        ("grid", {"initial_size": ["40"]}, r"\[grid\] initial_size is a list of whole numbers, got \['40'\]"),
+        ("student", {"steps": "five"}, r"\[student\] steps is a whole number, got 'five'"),
+        ("student", {"optimizer": "sdg"}, r"recipe 'linear': optimizer is one of 'sgd', .*, got 'sdg'"),
+        ("student", {"learning_rate": "fast"}, r"recipe 'linear': learning_rate is a number, got 'fast'"),
+        ("student", {"recipe": "tiny_cnn"}, r"recipe 'tiny_cnn' trains on images, and these are vectors"),
+        ("probe", {"members": "two"}, r"option 'members' of metric 'el2n' is a whole number, got 'two'"),
+        ("probe", {"recipe": "tiny_cnn"}, r"recipe 'tiny_cnn' trains on images, and these are vectors"),
         ("data", {"test": None}, r"has no test split of its own"),
         ("data", {"labels": None}, r"has no labels, and a sweep measures accuracy; give \[data\] labels"),
     ],
@@ -328,8 +340,12 @@ def test_differences_are_paired_by_seed() -> None:
 def test_mistakes_are_named_before_anything_runs(
     part: str, changes: dict[str, Any], message: str, config: dict[str, Any], tmp_path: Path
 ) -> None:
+    changed = with_(config, part, **changes)
+    changed[part] = {name: value for name, value in changed[part].items() if value is not None}
+    if changes.get("labels") == "test_labels.npy":
+        changed["data"]["labels"] = config["data"]["test_labels"]
     with pytest.raises(PareError, match=message):
-        sweep(with_(config, part, **changes), out=tmp_path / "swept")
+        sweep(changed, out=tmp_path / "swept")
     assert not (tmp_path / "swept" / "runs").exists()
 
 
@@ -338,6 +354,8 @@ def test_parts_that_are_missing_or_misspelt(config: dict[str, Any], tmp_path: Pa
         read_settings({"data": config["data"], "gird": config["grid"]})
     with pytest.raises(PareError, match=r"there is no \[grid\]"):
         read_settings({"data": config["data"]})
+    with pytest.raises(PareError, match=r"grid is a part, with its settings below \[grid\]; got 4"):
+        read_settings({"data": config["data"], "grid": 4})
     with pytest.raises(PareError, match=r"\[data\] has no source"):
         read_settings({"data": {}, "grid": config["grid"]})
     (tmp_path / "broken.toml").write_text("[grid\n")
@@ -345,11 +363,53 @@ def test_parts_that_are_missing_or_misspelt(config: dict[str, Any], tmp_path: Pa
         read_settings(tmp_path / "broken.toml")
 
 
-def test_the_command_line(config: dict[str, Any], tmp_path: Path) -> None:
+def write_toml(config: dict[str, Any], file: Path) -> None:
     lines = []
-    for part, values in with_(config, "grid", initial_size=[40], seeds=2).items():
+    for part, values in config.items():
         lines += [f"[{part}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items())]
-    (tmp_path / "sweep.toml").write_text("\n".join(lines))
+    file.write_text("\n".join(lines))
+
+
+class CrewHere:
+    """Takes the place of worker processes."""
+
+    run_jobs = staticmethod(here)
+
+    def __enter__(self) -> CrewHere:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_lost_classes_and_failures_are_said(
+    config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paredown.sweeps.engine.Crew", CrewHere)
+    labels = np.arange(90) % 2
+    labels[:3] = 2  # a class that most subsets are without
+    np.save(tmp_path / "train_labels.npy", labels)
+    command = ["sweep", str(tmp_path / "sweep.toml"), "-o", str(tmp_path / "swept")]
+    write_toml(with_(config, "grid", initial_size=[40]), tmp_path / "sweep.toml")
+    said = json.loads(CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False).stdout)
+    table = pq.read_table(said["results"]).to_pylist()
+    lost = [[name for name, kept in zip("012", row["class_kept"], strict=True) if not kept] for row in table]
+    assert ["2"] in lost
+    assert [] in lost
+    assert [student["classes"] for student in said["missing_classes"]] == [classes for classes in lost if classes]
+    shown = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert f"{len(said['missing_classes'])} of 6 students saw no example of some class" in shown.stdout
+    assert shown.exit_code == 0
+
+    write_toml(with_(config, "student", learning_rate=1e38, steps=20), tmp_path / "sweep.toml")
+    failed = CliRunner().invoke(app, [*command[:-1], str(tmp_path / "wild")], catch_exceptions=False)
+    assert "Nothing to compare" in failed.stdout
+    assert "failed: 0.25 of 40 (el2n, hard, seed 0): recipe 'linear': the loss became nan" in failed.stdout
+    assert "12 of 12 students failed; --retry-failed trains them again." in failed.stdout
+    assert failed.exit_code == 1
+
+
+def test_the_command_line(config: dict[str, Any], tmp_path: Path) -> None:
+    write_toml(with_(config, "grid", initial_size=[40], seeds=2), tmp_path / "sweep.toml")
     command = ["sweep", str(tmp_path / "sweep.toml"), "-o", str(tmp_path / "swept"), "--workers", "1"]
     result = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from paredown.sweeps.summary import Comparison
 
 _SHOWN = 40  # rows on screen; the table has all
+_REASONS = 10  # of failures on screen
 
 
 @app.command(epilog="Example: `paredown sweep sweep.toml -o swept`")
@@ -47,12 +49,25 @@ def sweep(
         "runs": swept.table.num_rows,
         "failed": [{"run": vars(run), "reason": reason} for run, reason in swept.failed],
         "unfinished": [{"run": vars(run), "reason": reason} for run, reason in swept.unfinished],
+        "missing_classes": _missing_classes(swept),
         "against_random": [{**vars(row), "z": row.z} for row in compared],
         "advice": advice(swept.table),
     }
     emit(_finite(result), as_json=as_json, show=lambda: _show(swept, compared, result["advice"], picture))
-    if swept.unfinished:
+    if swept.unfinished or len(swept.failed) == swept.table.num_rows:
         raise typer.Exit(1)
+
+
+def _missing_classes(swept: Swept) -> list[dict[str, Any]]:
+    """The students that saw no example of some class, which they cannot learn: pruning may have lost it."""
+    from paredown.sweeps import Run
+
+    values = [entry.name for entry in fields(Run)]
+    return [
+        {"run": {name: row[name] for name in values}, "classes": row["missing_classes"]}
+        for row in swept.table.to_pylist()
+        if row["missing_classes"]
+    ]
 
 
 def _announce(plan: Plan) -> None:
@@ -83,17 +98,37 @@ def _show(swept: Swept, compared: list[Comparison], advice: list[str], picture: 
             f"{row.z:+.1f}",
             style=color,
         )
-    console.print(shown)
+    if compared:
+        console.print(shown)
+    else:
+        say("Nothing to compare: no pruned student ended well beside a random one.")
     if len(compared) > _SHOWN:
         say(f"... and {len(compared) - _SHOWN} more in results.parquet")
     for sentence in advice:
         say(escape(sentence))
     for kind, runs in (("failed", swept.failed), ("unfinished", swept.unfinished)):
-        for run, reason in runs[:10]:
-            say(f"[yellow]{kind}:[/] {escape(str(run))}: {escape(reason)}")
+        for run, reason in runs[:_REASONS]:
+            say(f"[yellow]{kind}:[/] {escape(_name(vars(run)))}: {escape(reason)}")
+        if len(runs) > _REASONS:
+            say(f"... and {len(runs) - _REASONS} more")
+    if swept.failed:
+        say(f"{len(swept.failed)} of {swept.table.num_rows} students failed; --retry-failed trains them again.")
     if swept.unfinished:
-        say(f"{len(swept.unfinished)} runs did not end; the same command tries them again.")
+        say(f"{len(swept.unfinished)} students did not end; the same command tries them again.")
+    if missing := _missing_classes(swept):
+        worst = max(missing, key=lambda student: len(student["classes"]))
+        some = ", ".join(worst["classes"][:5]) + (", ..." if len(worst["classes"]) > 5 else "")
+        say(
+            f"[yellow]note:[/] {len(missing)} of {swept.table.num_rows} students saw no example of some class and "
+            f"cannot know it, e.g. none of {escape(some)} in {escape(_name(worst['run']))}; see missing_classes in the "
+            "results, and keep classes with balance in \\[grid]."
+        )
     say(f"Results: [bold]{swept.folder / 'results.parquet'}[/]" + (f"; picture: {picture}" if picture else ""))
+
+
+def _name(run: dict[str, Any]) -> str:
+    way = "random" if run["metric"] == "random" else f"{run['metric']}, {run['strategy']}"
+    return f"{run['keep_fraction']:g} of {run['initial_size']:,} ({way}, seed {run['seed']})"
 
 
 def _finite(value: Any) -> Any:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.data import Batch, Scored
 from paredown.errors import PareError
+from paredown.kinds import check_kind, name_kind
 from paredown.train.recipes import find_recipe
 
 __all__ = ["Metric", "Model", "one_of"]
@@ -19,14 +20,13 @@ __all__ = ["Metric", "Model", "one_of"]
 # What `fit` is given beside the options.
 _NOT_OPTIONS = ("source", "metrics", "seed", "track", "start", "checkpoint")
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-# Type of an option, as its annotation says -> how text becomes one, and what to call it.
+# Type of an option, as its annotation says -> how text becomes one.
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
     "str": str,
     "bool": lambda t: _TRUTH[t.lower()],
 }
-_KINDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
 
 
 class Model(Protocol):
@@ -72,17 +72,25 @@ class Metric:
 
     def parse_option(self, metric: str, option: str, text: str) -> Any:
         """The value of an option written as text, by the type it has."""
-        self.check_options(metric, {option: text})
+        self._check_names(metric, {option: text})
         wanted = inspect.signature(self.fit).parameters[option].annotation.split(" | ")
         if text.lower() == "none" and "None" in wanted:
             return None
         try:
             return _PARSERS[wanted[0]](text)
         except (ValueError, KeyError) as error:
-            raise PareError(f"option {option!r} of metric {metric!r} is {_KINDS[wanted[0]]}, got {text!r}.") from error
+            raise PareError(
+                f"option {option!r} of metric {metric!r} is {name_kind(wanted[0])}, got {text!r}."
+            ) from error
 
     def check_options(self, name: str, given: dict[str, Any]) -> None:
-        """Raise on an option the metric does not have."""
+        """Raise on an option the metric does not have, and on a value of another kind than the option's."""
+        self._check_names(name, given)
+        parameters = inspect.signature(self.fit).parameters
+        for option, value in given.items():
+            check_kind(f"option {option!r} of metric {name!r}", value, parameters[option].annotation)
+
+    def _check_names(self, name: str, given: dict[str, Any]) -> None:
         for option in given:
             if option not in self.options:
                 known = ", ".join(self.options) or "none"

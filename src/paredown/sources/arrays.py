@@ -261,6 +261,8 @@ def load_column(path: Path) -> NDArray[Any]:
         if path.suffix == ".npy":
             return np.load(path, allow_pickle=False)
         lines = np.array(path.read_text(encoding="utf-8").splitlines())
+    except FileNotFoundError:
+        raise PareError(f"{path}: there is no such file of ids or labels.") from None
     except (ValueError, OSError, EOFError) as error:
         raise PareError(f"{path}: not a readable column of ids or labels ({error}).") from error
     try:

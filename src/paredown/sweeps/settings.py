@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paredown.errors import PareError, unknown_name
+from paredown.kinds import check_kind
 from paredown.metrics import METRICS
 from paredown.selection import STRATEGIES
 from paredown.train import RECIPES, Recipe, find_recipe
@@ -80,9 +81,6 @@ class Student:
         self.resolve()
         if self.steps is not None and self.steps < 1:
             raise PareError(f"[student] steps must be at least 1, got {self.steps}.")
-        for name in ("keep_weights", "test_every_epoch"):
-            if not isinstance(getattr(self, name), bool):
-                raise PareError(f"[student] {name} is true or false, got {getattr(self, name)!r}.")
 
 
 @dataclass(frozen=True)
@@ -172,10 +170,16 @@ class Settings:
     def check(self) -> Settings:
         """Raise on settings that cannot be meant; return the settings."""
         for part in (self.data, self.grid, self.student, self.probe):
+            for entry in fields(part):
+                setting = f"[{type(part).__name__.lower()}] {entry.name}"
+                check_kind(setting, getattr(part, entry.name), str(entry.type))
             part.check()
         for name in self.grid.metric:
             if name not in METRICS and name not in self.probe.named:
                 raise unknown_name("metric", name, [*METRICS, *self.probe.named])
+            scorer = self.probe.find(name)
+            if scorer.scores is None and scorer.metric is not None:
+                METRICS[scorer.metric].check_options(scorer.metric, dict(scorer.options))
         return self
 
     def meaning(self) -> dict[str, Any]:
@@ -208,6 +212,8 @@ def _settings(values: Mapping[str, Any], where: str) -> Settings:
     for name in values:
         if name not in parts:
             raise PareError(f"{where}: {unknown_name('part', name, parts)}")
+        if not isinstance(values[name], Mapping):
+            raise PareError(f"{where}: {name} is a part, with its settings below [{name}]; got {values[name]!r}.")
     for name in ("data", "grid"):
         if name not in values:
             raise PareError(f"{where}: there is no [{name}]; a sweep needs [data] and [grid].")

@@ -62,7 +62,7 @@ def main() -> None:
         seen: dict[Path, int] = {}  # finished files and when they were written
         while kills < KILLS:
             process = begin(folder, "killed")
-            moment, group = random.uniform(0.03, 0.35) * duration, random.random() < 0.5
+            moment, group = random.uniform(0.1, 0.35) * duration, random.random() < 0.5
             try:
                 process.wait(moment)
                 sys.exit("it ended before the fifth kill; this machine is too uneven for these moments")

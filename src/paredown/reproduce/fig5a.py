@@ -48,7 +48,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def rank_correlations(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def rank_correlations(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Spearman's correlation of all pairs of rows; a constant row, such as influence from few models, has none: 0."""
     ranks = rankdata(values, axis=1)
     ranks -= ranks.mean(axis=1, keepdims=True)

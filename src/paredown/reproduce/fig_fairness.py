@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import linregress, pearsonr
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure, panel_letter
 from paredown.reproduce.base import Claim, Table
@@ -73,11 +72,12 @@ def measure(setup: Setup) -> Table:
         third = max(1, len(order) // 3)
         worst, rest = change[:, order[:third]].mean(axis=1), change[:, order[third:]].mean(axis=1)
         more, of_worst, of_all = mean(worst - rest), mean(worst), mean(change.mean(axis=1))
-        line = linregress(pruned.mean(axis=0), full.mean(axis=0))
+        x, y = pruned.mean(axis=0), full.mean(axis=0)
+        slope, intercept = np.polyfit(x, y, 1)
         table.add(
             "metric",
             metric=metric,
-            correlation=pearsonr(pruned.mean(axis=0), full.mean(axis=0)).statistic,
+            correlation=float(np.corrcoef(x, y)[0, 1]),
             mean_change=of_all.value,
             mean_change_stderr=of_all.stderr,
             size_of_change=float(np.abs(change.mean(axis=0)).mean()),
@@ -86,8 +86,8 @@ def measure(setup: Setup) -> Table:
             worst_change_stderr=of_worst.stderr,
             worst_less_rest=more.value,
             worst_less_rest_stderr=more.stderr,
-            slope=line.slope,
-            intercept=line.intercept,
+            slope=slope,
+            intercept=intercept,
         )
     return table
 

@@ -72,7 +72,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def variance_between(values: NDArray[np.float64], codes: NDArray[Any]) -> float:
+def variance_between(values: NDArray[np.floating], codes: NDArray[Any]) -> float:
     """Eta squared: the variance of class means, weighted by their sizes, over the variance of all; 0 of a constant."""
     counts = np.bincount(codes)
     there = counts > 0

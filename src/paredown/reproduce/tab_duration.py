@@ -31,7 +31,7 @@ _MATTERS = 2.0  # standard errors
 def plan(setup: Setup) -> Plan:
     """80 % kept by self-supervised prototypes, without class balance, as in the paper."""
     data = setup.dataset()
-    changes = {} if setup.scale == "paper" else {"epochs": setup.choose(tiny=4, cpu=8, paper=0)}
+    changes = {} if setup.scale == "paper" else {"epochs": setup.choose(tiny=4, cpu=6, paper=0)}
     config: dict[str, Any] = {
         "data": data.images("swav") if setup.scale == "paper" else data.features(),
         "grid": {
@@ -39,7 +39,7 @@ def plan(setup: Setup) -> Plan:
             "keep_fraction": [KEEP_FRACTION, 1.0],
             "metric": ["prototypes"],
             "matched_iterations": list(FACTORS) if setup.scale != "tiny" else [0.0, 0.4, 1.0],
-            "seed": setup.seeds(setup.choose(tiny=2, cpu=6, paper=4)),
+            "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=4)),
         },
         "student": {"recipe": "resnet50" if setup.scale == "paper" else "mlp", **changes},
         "probe": {"k": data.classes},

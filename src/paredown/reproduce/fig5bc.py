@@ -5,8 +5,11 @@ prototypes match the best supervised metric, memorization, until 70 to 80 % are 
 
     paredown reproduce fig5bc
 
-Expected: 7 minutes of two cores with embeddings of CIFAR-10, scores included (`--size paper`: 225 trainings of a
-ResNet-50 on ImageNet and those behind the scores).
+Expected: 6 minutes of two cores with 10,000 embeddings of CIFAR-10, 3 of them for the scores (`--size paper`: 225
+trainings of a ResNet-50 on ImageNet and those behind the scores). At keep_fraction 0.8 nine of ten metrics are within
+two standard deviations of the full set (83.55 ± 0.34 %), so not only a few; over 0.9 to 0.6 nine beat random, by 0.2
+(influence max) to 0.8 points (DDD). Prototypes equal memorization down to 0.7 and are half a point behind at 0.6. At
+0.2 keeping the hardest is 8 to 29 points worse than chance by every metric that is not noise.
 """
 
 from __future__ import annotations
@@ -134,7 +137,7 @@ def draw(table: Table, path: Path) -> None:
 
 
 def accuracy_panel(axes: Any, table: Table, names: Sequence[str]) -> None:
-    """Curves of some metrics over random's band and the line of the full set."""
+    """Curves of some metrics over random's band and the line of the full set; what is far below is told in words."""
     full = table.where(kind="full").rows[0]
     chance = table.where(kind="random")
     level, margin = 100 * full["accuracy"], 200 * full["deviation"]
@@ -154,4 +157,15 @@ def accuracy_panel(axes: Any, table: Table, names: Sequence[str]) -> None:
     kept = chance["keep_fraction"]
     axes.set_xticks(kept, [f"{value:g}" for value in kept])
     axes.set(xlabel="keep_fraction", xlim=(max(kept) + 0.04, min(kept) - 0.04))
+    every = 100 * table.where(kind="metric")["accuracy"]
+    bottom, top = min(middle - error) - 2.5, max(*every, level + margin) + 0.3
+    axes.set_ylim(bottom, top)
     axes.legend(loc="lower left", fontsize=8)
+    below = [row for name in names for row in table.where(kind="metric", metric=name).rows]
+    below = [row for row in below if 100 * row["accuracy"] < bottom]
+    lines = [f"{100 * row['accuracy']:.1f} {TITLES[row['metric']]} at {row['keep_fraction']:g}" for row in below]
+    if lines:
+        text = "\n".join(["below the picture:", *lines])
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
+        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "right", "va": "bottom", "bbox": box}
+        axes.text(0.99, 0.02, text, fontsize=7, color="#444444", **place)

@@ -4,7 +4,9 @@ Claims: the accuracy of every class stays about the same; the classes that are p
 
     paredown reproduce fig_fairness
 
-Expected: seconds after `fig5bc`, whose students it looks at (`--size paper`: the same).
+Expected: seconds after `fig5bc`, whose students it looks at (`--size paper`: the same). With embeddings of CIFAR-10 the
+classes correlate by 0.995 and more and change by 0.2 to 0.5 points; the worst third of them lose more, 0.3 points, by
+prototypes alone.
 """
 
 from __future__ import annotations
@@ -126,8 +128,8 @@ def judge(table: Table) -> list[Claim]:
 def draw(table: Table, path: Path) -> None:
     """One point per class: pruned across, full up, the line of no change and the line through the points."""
     points = table.where(kind="class")
-    low = min(points["pruned"].min(), points["full"].min())
-    span = (max(0.0, low - 0.03), 1.0)
+    shown = np.concatenate([points["pruned"], points["full"]])
+    span = (max(0.0, shown.min() - 0.03), min(1.005, shown.max() + 0.03))
     with figure(path, size=(12.2, 4.6), ncols=3, sharey=True) as (drawn, panels):
         for axes, metric, letter in zip(panels, SHOWN, "ABC", strict=True):
             _scatter(axes, points.where(metric=metric), table.where(kind="metric", metric=metric).rows[0], span)

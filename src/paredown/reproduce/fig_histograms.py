@@ -6,7 +6,8 @@ prunes some classes more than others.
     paredown reproduce fig_histograms
 
 Expected: seconds after the scores of `fig5a`, 3 minutes of a core with embeddings of CIFAR-10 (`--size paper`: the
-trainings behind the scores). Every metric's scores differ from class to class by more than chance.
+trainings behind the scores). 4 % (forgetting) to 14 % (supervised prototypes) of the variance of ranks lies between
+classes, 0.09 % by chance; none for influence, which is noise from 120 models.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ of half a class's share limits it.
     paredown reproduce fig_imbalance
 
 Expected: seconds after the scores of `fig5a`, 3 minutes of a core with embeddings of CIFAR-10 (`--size paper`: the
-trainings behind the scores).
+trainings behind the scores). With four fifths pruned b falls from 0.93 (random) to 0.42 to 0.84, but stays that of
+random for influence, which is noise from 120 models. With the floor it is never below 0.58; it could not be below 0.56.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 from paredown.evaluate import measure_shape_bias
 from paredown.plots import figure
 from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.extremes import class_name
 from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, plan, shown_stimuli, students_answers
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.stimuli import CUE_CONFLICT, Stimuli, read_human_trials
@@ -113,6 +114,7 @@ def judge(table: Table) -> list[Claim]:
     ):
         found = {fraction: _difference(table, strategy, fraction) for fraction in sorted(fractions)}
         mean, error = found[min(fractions)]
+        whole = float(np.mean(shape_bias(full)))
         decided = np.mean(full["shape_decisions"] + full["texture_decisions"])
         sure = "" if abs(mean) > CERTAIN * error else "Cannot tell: "
         humans = overall.where(strategy="humans")
@@ -122,7 +124,7 @@ def judge(table: Table) -> list[Claim]:
                 text,
                 bool(sign * mean > CERTAIN * error),
                 f"{sure}{full['trials'][0]:.0f} stimuli ({full.rows[0]['stimuli']}), on average {decided:.0f} of them "
-                f"decided for one of the cues; shape bias {float(np.mean(shape_bias(full))):.3f} with everything{beside}; "
+                f"decided for one of the cues; shape bias {whole:.3f} with everything{beside}; "
                 "differences "
                 + ", ".join(f"{m:+.3f} ± {e:.3f} at keep_fraction {f:g}" for f, (m, e) in found.items())
                 + ".",
@@ -160,7 +162,7 @@ def draw(table: Table, path: Path) -> None:
             together = table.where(kind="all", strategy=strategy, keep_fraction=fraction)
             axes.axvline(1 - float(np.mean(shape_bias(together))), color=STYLE[strategy], linewidth=1.6)
         counts = table.where(kind="category", strategy="full", seed=min(table["seed"]))
-        names = [f"{c} ({counts.where(category=c)['trials'][0]:.0f})" for c in categories]
+        names = [f"{class_name(c)} ({counts.where(category=c)['trials'][0]:.0f})" for c in categories]
         axes.set_yticks(range(len(categories)), names)
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.6, len(categories) - 0.4))
         axes.set_xlabel(

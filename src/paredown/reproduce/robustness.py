@@ -66,7 +66,7 @@ def plan(setup: Setup) -> Plan:
     }
     if setup.scale != "paper":
         small = {"image_size": data.shape[0], "network_options": {"width": 8}, "learning_rate": 4e-3}
-        config["student"] |= {"recipe": "tiny_cnn", "steps": setup.choose(tiny=60, cpu=1000, paper=0), **small}
+        config["student"] |= {"recipe": "tiny_cnn", "steps": setup.choose(tiny=60, cpu=600, paper=0), **small}
     return Plan(sweeps={"students": config}, scorings={"prototypes": scoring}, datasets=(data, embeddings))
 
 

@@ -4,7 +4,8 @@ Claims: some classes are aligned with a small number of clusters, while others a
 
     paredown reproduce fig6a
 
-Expected: TODO
+Expected: 15 seconds (`--size paper`: embedding ImageNet by SwAV and 1,000 clusters, hours of a GPU). Of 30 clusters of
+CIFAR-10's embeddings an automobile is found in 5 and a bird in 11.5, as effective numbers; chance would be 29.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
 from paredown.evaluate import measure_shape_bias
 from paredown.plots import figure
@@ -78,7 +78,7 @@ def _count(table: Table, stimuli: Stimuli, decisions: list[str], known: set[str]
         )
 
 
-def shape_bias(rows: Table) -> ArrayLike:
+def shape_bias(rows: Table) -> NDArray[np.float64]:
     """Of each row; NaN without a decision for either cue."""
     shape, texture = rows["shape_decisions"].astype(float), rows["texture_decisions"].astype(float)
     with np.errstate(invalid="ignore"):
@@ -92,7 +92,7 @@ def _difference(table: Table, strategy: str, keep_fraction: float) -> tuple[floa
     """
     rows = table.where(kind="all", strategy=strategy, keep_fraction=keep_fraction)
     full = table.where(kind="all", strategy="full")
-    apart = np.asarray(shape_bias(rows)) - np.asarray(shape_bias(full))
+    apart = shape_bias(rows) - shape_bias(full)
     seeds = apart.var(ddof=1) / len(apart) if len(apart) > 1 else np.nan
     stimuli = 0.0
     for group in (rows, full):

@@ -349,3 +349,11 @@ def test_likeness_is_judged_by_image_and_by_class(scored) -> None:
     (claim,) = fig_extremes.judge(turned)
     assert not claim.held
     assert "not clearly above 0: self-supervised prototypes" in claim.evidence
+
+
+def test_pictures_are_embedded_by_any_encoder() -> None:
+    pictures = [Image.new("L", (6, 4), 10), Image.new("RGB", (3, 3), (0, 200, 0))]
+    brightness = lambda images: np.stack([np.asarray(image).mean(axis=(0, 1)) for image in images])
+    vectors = extremes.embed_pictures(pictures, encoder=brightness)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit, [[3**-0.5] * 3, [0, 1, 0]], atol=1e-6)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from paredown.data import Labels, Scores, hash_ids
-from paredown.encoders import encode, load_encoder
+from paredown.encoders import encode
 from paredown.reproduce.base import Table
 from paredown.reproduce.datasets import Dataset
 from paredown.reproduce.setup import Scoring, Setup
@@ -131,7 +131,7 @@ def add_extremes(table: Table, found: Found, classes: Sequence[int], *, shown: i
             alike = {}
             for end, rows in (("easy", order[:shown]), ("hard", order[::-1][:shown])):
                 pictures = [_picture(found.images, int(row)) for row in found.rows[rows]]
-                vectors = _embed(pictures) if found.vectors is None else found.vectors[rows]
+                vectors = embed_pictures(pictures) if found.vectors is None else found.vectors[rows]
                 alike[end] = _mean_cosine(vectors)
                 for rank, (row, picture) in enumerate(zip(rows, pictures, strict=True)):
                     table.add(
@@ -150,7 +150,7 @@ def add_extremes(table: Table, found: Found, classes: Sequence[int], *, shown: i
 
 def class_name(category: str | float) -> str:
     """As it was before the table was a file, which knows no difference between names and numbers."""
-    return f"{category:g}" if isinstance(category, float) else category
+    return category if isinstance(category, str) else f"{category:g}"
 
 
 def _picture(images: ImageSource, row: int) -> Image.Image:
@@ -159,13 +159,13 @@ def _picture(images: ImageSource, row: int) -> Image.Image:
     return image
 
 
-def _embed(pictures: Sequence[Image.Image]) -> NDArray[np.float32]:
-    """SwAV's embeddings of a few images."""
+def embed_pictures(pictures: Sequence[Image.Image], encoder: Any = "swav") -> NDArray[np.float32]:
+    """Embeddings of a few images."""
     pixels = np.stack([np.asarray(image.convert("RGB").resize((_ENCODED, _ENCODED))) for image in pictures])
     source = ArrayImages(
         pixels, location="a few images", kind="images in memory", files=(), ids=np.arange(len(pixels)), labels=None
     )
-    return np.concatenate([batch.vectors for batch in encode(source, load_encoder("swav")).batches()])
+    return np.concatenate([batch.vectors for batch in encode(source, encoder=encoder).batches()])
 
 
 def _mean_cosine(vectors: NDArray[np.float32]) -> float:

@@ -69,7 +69,9 @@ def plan(setup: Setup) -> Plan:
 def _scoring(setup: Setup, data: Dataset, metric: str) -> Scoring:
     """Memorization from 2,000 networks on ImageNet; on small images EL2N of perceptrons that see their pixels."""
     if setup.scale == "paper":
-        return Scoring(data.images(), (metric,), {"recipe": "resnet50", "members": 2000})
+        # Together with the influences, as in the benchmark of metrics: one training for both.
+        networks = {"recipe": "resnet50", "members": 2000}
+        return Scoring(data.images("swav"), (metric, "influence_max", "influence_sum_abs"), networks)
     return Scoring(
         data.features_of_images(), (metric,), {"members": setup.choose(tiny=2, cpu=5, paper=0), "threads": 1}
     )

@@ -5,7 +5,10 @@ with the number of examples kept than the power law of random subsets.
 
     paredown reproduce fig4a
 
-Expected: TODO
+Expected: 3 minutes of two cores with embeddings of CIFAR-10, whose classifier is what is tuned (`--size paper`: 220
+trainings of a ViT-B/16 on CIFAR-10, days of a GPU). On frozen embeddings of EfficientNet-Lite0 the hardest 40 % match
+everything (13.9 % error), where a random 40 % is 0.8 points worse, but the hardest 10 % are 61 points worse: most of
+them are ambiguous. The frontier does not beat the power law.
 """
 
 from __future__ import annotations
@@ -141,6 +144,9 @@ def draw(table: Table, path: Path) -> None:
         axes.set(xscale="log", yscale="log", xlabel="examples kept")
         axes.set_ylabel("test error, %  (bars: two standard errors)")
         axes.set_title(f"Fine-tuning on part of {table.rows[0]['data']}", loc="left")
+        plain_axis(
+            axes.xaxis, [tick for tick in (30, 100, 300, 1000, 3000, 10_000, 30_000) if tick > min(table["kept"])]
+        )
         low, high = 100 * min(table["test_error"]), 100 * max(table["test_error"])
         plain_axis(axes.yaxis, [tick for tick in (1, 2, 5, 10, 15, 20, 30, 50, 80) if low / 1.3 < tick < high * 1.3])
         axes.legend()

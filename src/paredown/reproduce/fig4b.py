@@ -38,9 +38,7 @@ _TICKS = (0.5, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 40, 60, 80)  # per ce
 def plan(setup: Setup) -> Plan:
     """Pretraining on everything, on the hardest and on random subsets, and the recipe of fine-tuning."""
     data, target = setup.dataset(), setup.dataset("target")
-    fractions = setup.choose(
-        tiny=(0.5, 1.0), cpu=(0.25, 0.5, 0.75, 1.0), paper=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-    )
+    fractions = setup.choose(tiny=(0.5, 1.0), cpu=(0.25, 0.5, 1.0), paper=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
     metric = setup.choose(tiny="el2n", cpu="el2n", paper="memorization")
     scoring = _scoring(setup, data, metric)
     config: dict[str, Any] = {
@@ -71,7 +69,9 @@ def plan(setup: Setup) -> Plan:
 def _scoring(setup: Setup, data: Dataset, metric: str) -> Scoring:
     """Memorization from 2,000 networks on ImageNet; on small images EL2N of perceptrons that see their pixels."""
     if setup.scale == "paper":
-        return Scoring(data.images(), (metric,), {"recipe": "resnet50", "members": 2000})
+        # Together with the influences, as in the benchmark of metrics: one training for both.
+        networks = {"recipe": "resnet50", "members": 2000}
+        return Scoring(data.images("swav"), (metric, "influence_max", "influence_sum_abs"), networks)
     return Scoring(
         data.features_of_images(), (metric,), {"members": setup.choose(tiny=2, cpu=5, paper=0), "threads": 1}
     )

@@ -6,10 +6,11 @@ trained without the easy examples err no less like humans than a network trained
     paredown reproduce fig_ood
 
 Images out of distribution are corrupted test images, and cue conflicts, edges and silhouettes (Geirhos et al. 2019),
-which `--data FOLDER` has in `stimuli`; the humans' answers to them are in `model_vs_human`. Of their 16 classes CIFAR-10
-has seven, and only stimuli of these are shown. At `--size paper` the networks know ImageNet's classes: there the folder
-`stimuli` must also hold `classes.json`, which names the WordNet ids that belong to each of the 16, as model-vs-human
-lists them: {"airplane": ["n02690373"], ...}. The paper's other 14 sets of model-vs-human are not read.
+which `--data FOLDER` has in `stimuli`; the humans' answers to them are in `model_vs_human`. Of their 16 classes
+CIFAR-10 has seven, and only stimuli of these are shown (humans had all 16 to choose from). At `--size paper` the
+networks know ImageNet's classes: there the folder `stimuli` must also hold `classes.json`, which names the WordNet ids
+that belong to each of the 16, as model-vs-human lists them: {"airplane": ["n02690373"], ...}. The other 14 sets of
+model-vs-human, which the paper averages over too, are not read.
 
 Expected: TODO
 """
@@ -139,8 +140,8 @@ def judge(table: Table) -> list[Claim]:
             Claim(
                 "Without easy examples, errors are no less consistent with those of humans.",
                 not any(_lower(row, "error_consistency") for row in hard.rows),
-                f"Kappa {full['error_consistency']:.3f} with everything ({human:.3f} among humans); without the easiest "
-                f"differences: {_told(hard, 'error_consistency', 1)}; without the hardest: "
+                f"Kappa {full['error_consistency']:.3f} with everything ({human:.3f} among humans); without the "
+                f"easiest differences: {_told(hard, 'error_consistency', 1)}; without the hardest: "
                 f"{_told(easy, 'error_consistency', 1)}.",
             )
         )

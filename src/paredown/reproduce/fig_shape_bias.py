@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
 from paredown.evaluate import measure_shape_bias
 from paredown.plots import figure
 from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.extremes import class_name
 from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, plan, shown_stimuli, students_answers
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.stimuli import CUE_CONFLICT, Stimuli, read_human_trials
@@ -77,7 +78,7 @@ def _count(table: Table, stimuli: Stimuli, decisions: list[str], known: set[str]
         )
 
 
-def shape_bias(rows: Table) -> ArrayLike:
+def shape_bias(rows: Table) -> NDArray[np.float64]:
     """Of each row; NaN without a decision for either cue."""
     shape, texture = rows["shape_decisions"].astype(float), rows["texture_decisions"].astype(float)
     with np.errstate(invalid="ignore"):
@@ -91,7 +92,7 @@ def _difference(table: Table, strategy: str, keep_fraction: float) -> tuple[floa
     """
     rows = table.where(kind="all", strategy=strategy, keep_fraction=keep_fraction)
     full = table.where(kind="all", strategy="full")
-    apart = np.asarray(shape_bias(rows)) - np.asarray(shape_bias(full))
+    apart = shape_bias(rows) - shape_bias(full)
     seeds = apart.var(ddof=1) / len(apart) if len(apart) > 1 else np.nan
     stimuli = 0.0
     for group in (rows, full):
@@ -113,6 +114,7 @@ def judge(table: Table) -> list[Claim]:
     ):
         found = {fraction: _difference(table, strategy, fraction) for fraction in sorted(fractions)}
         mean, error = found[min(fractions)]
+        whole = float(np.mean(shape_bias(full)))
         decided = np.mean(full["shape_decisions"] + full["texture_decisions"])
         sure = "" if abs(mean) > CERTAIN * error else "Cannot tell: "
         humans = overall.where(strategy="humans")
@@ -122,7 +124,7 @@ def judge(table: Table) -> list[Claim]:
                 text,
                 bool(sign * mean > CERTAIN * error),
                 f"{sure}{full['trials'][0]:.0f} stimuli ({full.rows[0]['stimuli']}), on average {decided:.0f} of them "
-                f"decided for one of the cues; shape bias {float(np.mean(shape_bias(full))):.3f} with everything{beside}; "
+                f"decided for one of the cues; shape bias {whole:.3f} with everything{beside}; "
                 "differences "
                 + ", ".join(f"{m:+.3f} ± {e:.3f} at keep_fraction {f:g}" for f, (m, e) in found.items())
                 + ".",
@@ -160,7 +162,7 @@ def draw(table: Table, path: Path) -> None:
             together = table.where(kind="all", strategy=strategy, keep_fraction=fraction)
             axes.axvline(1 - float(np.mean(shape_bias(together))), color=STYLE[strategy], linewidth=1.6)
         counts = table.where(kind="category", strategy="full", seed=min(table["seed"]))
-        names = [f"{c} ({counts.where(category=c)['trials'][0]:.0f})" for c in categories]
+        names = [f"{class_name(c)} ({counts.where(category=c)['trials'][0]:.0f})" for c in categories]
         axes.set_yticks(range(len(categories)), names)
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.6, len(categories) - 0.4))
         axes.set_xlabel(

@@ -42,7 +42,10 @@ def trained_students(swept: Swept) -> Iterator[Student]:
 
 def as_recipe(settings: dict[str, Any]) -> Recipe:
     """A recipe that was sent to a worker: JSON has no tuples."""
-    return Recipe(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()})
+    plain: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+    }
+    return Recipe(**plain)
 
 
 def open_network(recipe: Recipe, weights: str | Path, *, classes: tuple[str, ...], channels: int) -> Trained:

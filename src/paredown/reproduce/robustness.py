@@ -48,9 +48,12 @@ class Answered(NamedTuple):
 def plan(setup: Setup) -> Plan:
     """Students on everything, on the hard and on the easy part by prototypes, and on random subsets."""
     data, embeddings = setup.dataset(), _embeddings(setup)
-    fractions = setup.choose(tiny=[0.5, 1.0], cpu=[0.5, 0.8, 1.0], paper=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
-    of_images = data.images("swav") if setup.scale == "paper" else embeddings.features_of_images()
-    scoring = Scoring(of_images, ("prototypes",), {"k": data.classes})
+    fractions = setup.choose(tiny=[0.5, 1.0], cpu=[0.5, 1.0], paper=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    if setup.scale == "paper":  # together with the others of the benchmark of metrics
+        made = ("random", "prototypes", "supervised_prototypes")
+        scoring = Scoring(data.images("swav"), made, {"k": data.classes})
+    else:
+        scoring = Scoring(embeddings.features_of_images(), ("prototypes",), {"k": data.classes})
     config: dict[str, Any] = {
         "data": data.images("swav") if setup.scale == "paper" else data.images(),
         "grid": {
@@ -66,7 +69,7 @@ def plan(setup: Setup) -> Plan:
     }
     if setup.scale != "paper":
         small = {"image_size": data.shape[0], "network_options": {"width": 8}, "learning_rate": 4e-3}
-        config["student"] |= {"recipe": "tiny_cnn", "steps": setup.choose(tiny=60, cpu=1000, paper=0), **small}
+        config["student"] |= {"recipe": "tiny_cnn", "steps": setup.choose(tiny=60, cpu=600, paper=0), **small}
     return Plan(sweeps={"students": config}, scorings={"prototypes": scoring}, datasets=(data, embeddings))
 
 

@@ -25,7 +25,8 @@ from paredown.reproduce.summary import write_summary
 __all__ = ["FIGURES", "Reproduced", "rehearse_figures", "reproduce_figures"]
 
 # Name -> what it shows, in the order of the paper. Each is a module of this package with `measure`, `judge` and `draw`,
-# imported when it is made. Those with real data also have `NEEDS`, the data sets they take at each size, and `plan`, what they train.
+# imported when it is made. Those with real data also have `NEEDS`, the data sets they take at each size, and `plan`,
+# what they train.
 FIGURES = {
     "fig1a": "test error against alpha_prune with a perfect probe, and the Pareto frontier",
     "fig1b": "which examples are kept, and what they teach, when data are scarce and when they are abundant",

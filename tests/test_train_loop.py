@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from paredown.errors import PareError
+from paredown.reproduce.networks import without_head
 from paredown.train import Examples, Recipe, StreamedExamples, Trained, find_recipe, learning_rate, planned_steps, train
 from paredown.train.networks import build_network
 
@@ -478,6 +479,19 @@ def test_weights_are_taken_up_again(images, tmp_path) -> None:
         build_network(recipe.but(network_options={"width": 8}), images, np.arange(160), seed=0)
     with pytest.raises(PareError, match="there is no such file"):
         build_network(recipe.but(pretrained="nowhere.pt"), images, np.arange(160), seed=0)
+
+
+def test_weights_without_a_last_layer_leave_it_fresh(images, tmp_path) -> None:
+    trained = train(SMALL_CNN, images, steps=2)
+    trained.save_weights(tmp_path / "weights.pt")
+    body = without_head(tmp_path / "weights.pt")
+    before = build_network(SMALL_CNN, images, np.arange(160), seed=5).state_dict()
+    after = build_network(SMALL_CNN.but(pretrained=str(body)), images, np.arange(160), seed=5).state_dict()
+    head = [key for key in after if after[key].shape[:1] == (len(images.classes),)]
+    assert head
+    for key, value in after.items():
+        expected = before[key] if key in head else trained.network.state_dict()[key]
+        np.testing.assert_array_equal(value.numpy(), expected.numpy(), err_msg=key)
 
 
 def test_without_torch(examples, monkeypatch) -> None:

@@ -19,7 +19,7 @@ from paredown.evaluate import linear_probe
 from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_axis
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.datasets import Dataset
-from paredown.reproduce.networks import as_recipe, open_network, penultimate_features, trained_students
+from paredown.reproduce.networks import as_recipe, open_network, penultimate_features, trained_students, without_head
 from paredown.reproduce.setup import Plan, Scoring, Setup
 from paredown.sources import open_source
 from paredown.sweeps.data import initial_rows
@@ -114,7 +114,8 @@ def measure(setup: Setup) -> Table:
 
 def fine_tune(common: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     """Fine-tune one network on (a part of) the target data and test it there; also a linear probe before that."""
-    recipe = as_recipe(common["recipe"]).but(pretrained=job["weights"])
+    body = None if job["weights"] is None else str(without_head(job["weights"]))
+    recipe = as_recipe(common["recipe"]).but(pretrained=body)
     examples = load_examples(open_source(common["source"]), recipe)
     test = load_examples(open_source(common["source"], split="test"), recipe, like=examples)
     wanted = len(examples) if common["examples"] is None else common["examples"]

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.encoders.pretrained import read_checkpoint
+from paredown.io import new_output
 from paredown.sweeps import Swept
 from paredown.sweeps.jobs import weights_file
 from paredown.train import Examples, Recipe, Trained, TrainingSet
 from paredown.train.networks import build_network
 
-__all__ = ["Student", "as_recipe", "open_network", "penultimate_features", "trained_students"]
+__all__ = ["Student", "as_recipe", "open_network", "penultimate_features", "trained_students", "without_head"]
 
 
 class Student(NamedTuple):
@@ -58,6 +60,19 @@ def open_network(recipe: Recipe, weights: str | Path, *, classes: tuple[str, ...
     recipe = recipe.but(pretrained=str(weights), precision="float32")
     network = build_network(recipe, blank, np.arange(1), seed=0)
     return Trained(recipe, 0, (), classes, network.to("cuda" if torch.cuda.is_available() else "cpu").eval())
+
+
+def without_head(weights: str | Path) -> Path:
+    """The weights of a network but for its last layer, in a file beside: what is taken along to other classes."""
+    import torch
+
+    file = Path(weights).with_suffix(".body.pt")
+    if not file.exists():
+        state = read_checkpoint(Path(weights))
+        *_, last = (key.rpartition(".")[0] for key in state if key.endswith(".weight"))
+        with new_output(file, overwrite=True) as part, part.open("wb") as stream:
+            torch.save({key: value for key, value in state.items() if not key.startswith(f"{last}.")}, stream)
+    return file
 
 
 def penultimate_features(trained: Trained, examples: TrainingSet) -> NDArray[np.float32]:

@@ -253,8 +253,8 @@ def _at_least(shape: Shape, pixels: int, name: str) -> None:
 def _load_pretrained(model: torch.nn.Module, file: Path) -> None:
     """First weights from a file: one that `Trained.save_weights` wrote, or a state dict of the network alone.
 
-    The last layer is left as it is where it is for other classes. A plain state dict brings ImageNet's mean and
-    deviation.
+    The last layer is left as it is where the file has none, or one for another number of classes. A plain state dict
+    brings ImageNet's mean and deviation.
     """
     import torch
 
@@ -266,7 +266,7 @@ def _load_pretrained(model: torch.nn.Module, file: Path) -> None:
         state["standardise.mean"] = 255 * torch.tensor(IMAGENET_MEAN)[:, None, None]
         state["standardise.deviation"] = 255 * torch.tensor(IMAGENET_STD)[:, None, None]
     *_, last = (key.rpartition(".")[0] for key in own if key.endswith(".weight"))
-    if f"{last}.weight" in state and state[f"{last}.weight"].shape != own[f"{last}.weight"].shape:
+    if f"{last}.weight" not in state or state[f"{last}.weight"].shape != own[f"{last}.weight"].shape:
         state |= {key: value for key, value in own.items() if key.startswith(f"{last}.")}
     wrong = sorted(
         {key for key in own if key not in state or state[key].shape != own[key].shape}

@@ -6,7 +6,8 @@ worse.
     paredown reproduce tab_k
 
 Expected: a minute of two cores with embeddings of CIFAR-10, beside the random and full sets that it shares with
-`fig5bc` (`--size paper`: 65 trainings of a ResNet-50 on ImageNet, beside those).
+`fig5bc` (`--size paper`: 65 trainings of a ResNet-50 on ImageNet, beside those). From k = 2 to 100 with ten classes the
+accuracies lie within 0.4 points; k = 1 is 0.7 points worse than 10, but 1,000, ten examples to a cluster, is not.
 """
 
 from __future__ import annotations

@@ -34,14 +34,14 @@ FIGURES = {
     "fig_policy": "the optimal pruning policy, from easy to hard",
     "fig_frontier": "functional forms fitted to the Pareto frontier",
     "fig_compute_a": "test error against the time to train",
+    "fig1d": "keep-hard and keep-easy against chance on real data, by initial size and keep_fraction",
     "fig4a": "transfer learning: pruning the data of fine-tuning",
+    "fig4b": "transfer learning: pruning the data of pretraining",
     "fig6a": "clusters of the self-supervised metric against classes",
     "fig6bc": "easiest and hardest images of a class by prototypes and memorization",
     "fig_extremes": "easiest and hardest images of several classes by every metric",
     "fig_ood": "accuracy out of distribution and likeness to humans after pruning",
     "fig_shape_bias": "shape against texture, by category, after pruning",
-    "fig4b": "transfer learning: pruning the data of pretraining",
-    "fig1d": "keep-hard and keep-easy against chance on real data, by initial size and keep_fraction",
 }
 
 

@@ -118,6 +118,9 @@ def test_pretraining_on_half_is_judged_by_seeds(half, verdict) -> None:
             table.add("network", **common, strategy=strategy, keep_fraction=0.5, test_error=error, probe_error=0.12)
     (claim,) = fig4b.judge(table)
     assert claim.held is verdict
+    useless = Table(row | {"test_error": 0.01} if row["strategy"] == "none" else row for row in table.rows)
+    assert not fig4b.judge(useless)[0].held
+    assert fig4b.judge(useless)[0].evidence.startswith("Cannot tell: pretraining is of no use here.")
     assert f"hard 0.5: {100 * (half - 0.02):+.2f} ± 0.23 (linear probe +2.00 ± 0.00)" in claim.evidence
 
 

@@ -5,7 +5,10 @@ was pretrained on everything.
 
     paredown reproduce fig4b
 
-Expected: TODO
+Expected: 4 minutes of two cores (`--size paper`: memorization from 2,000 networks, and 30 trainings of a ResNet-50 on
+ImageNet). A small network pretrained on Fashion-MNIST and tuned on 500 images of MNIST errs on 15.5 % whether it was
+pretrained on everything or on the hardest half, but on 7.9 % if it was not pretrained: too little transfers here to
+tell. By a linear probe on frozen features the half is 0.4 ± 0.2 points worse than everything.
 """
 
 from __future__ import annotations
@@ -140,9 +143,11 @@ def differences(table: Table, strategy: str, keep_fraction: float, measure: str 
 
 
 def judge(table: Table) -> list[Claim]:
-    """Half of the data against all of them, by fine-tuning."""
+    """Half of the data against all of them, by fine-tuning; nothing is shown where pretraining does not help."""
     full, scratch = table.where(strategy="full"), table.where(strategy="none")
     half = differences(table, "hard", HALF)
+    helps = full["test_error"].mean() < scratch["test_error"].mean()
+    caveat = "" if helps else "Cannot tell: pretraining is of no use here. "
     told = [
         f"{strategy} {fraction:g}: {_told(differences(table, strategy, fraction))}"
         + (f" (linear probe {_told(differences(table, strategy, fraction, 'probe_error'))})" if probed else "")
@@ -153,8 +158,8 @@ def judge(table: Table) -> list[Claim]:
     return [
         Claim(
             "Pretraining on the hardest 50 % matches or exceeds pretraining on everything.",
-            bool(half.mean() <= WORSE * _stderr(half)),
-            f"{full.rows[0]['target']} after fine-tuning on {full['tuned_on'][0]:,.0f} examples: error "
+            bool(helps and half.mean() <= WORSE * _stderr(half)),
+            f"{caveat}{full.rows[0]['target']} after fine-tuning on {full['tuned_on'][0]:,.0f} examples: error "
             f"{100 * full['test_error'].mean():.2f} % if pretrained on all of {full.rows[0]['data']}, "
             f"{100 * scratch['test_error'].mean():.2f} % without pretraining; differences to the former in points: "
             + "; ".join(told)

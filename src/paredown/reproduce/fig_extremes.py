@@ -1,4 +1,4 @@
-"""Appendix figure: extreme images of several classes by every metric.
+"""Appendix figure on extreme images: the easiest and hardest of several classes by every metric.
 
 Claims: by every metric easy examples of a class resemble each other and hard ones do not.
 

@@ -1,4 +1,4 @@
-"""Appendix figure: accuracy out of distribution, and likeness to humans, of networks trained on pruned data.
+"""Appendix figure on other images: accuracy out of distribution, and likeness to humans, after pruning.
 
 Claims: discarding easy examples does not hurt accuracy out of distribution; discarding hard ones does; and networks
 trained without the easy examples err no less like humans than a network trained on everything.
@@ -12,7 +12,9 @@ networks know ImageNet's classes: there the folder `stimuli` must also hold `cla
 that belong to each of the 16, as model-vs-human lists them: {"airplane": ["n02690373"], ...}. The other 14 sets of
 model-vs-human, which the paper averages over too, are not read.
 
-Expected: TODO
+Expected: 4 minutes of two cores with a small network on CIFAR-10 (`--size paper`: 32 trainings of a ResNet-50 on
+ImageNet). It does not show the paper's order: without the easier half accuracy is 2.4 ± 0.7 points lower, without the
+harder half 0.9 ± 0.6, and a random half is better than both. Kappa with humans is near 0.07 for all, 0.33 among humans.
 """
 
 from __future__ import annotations

@@ -28,19 +28,22 @@ WAYS = {
 
 
 def plan(setup: Setup) -> Plan:
-    """Both metrics with and without a floor."""
+    """EL2N with and without a floor, prototypes with it."""
     data = setup.dataset()
-    config = scaling_sweep(setup, metric=["el2n", "prototypes"], balance=[0.0, 0.5])
-    config["probe"]["prototypes"] = {"k": data.classes}
-    return Plan(sweeps={"metrics": config}, datasets=(data,))
+    sweeps = {
+        "el2n": scaling_sweep(setup, metric=["el2n"], balance=[0.0, 0.5]),
+        "prototypes": scaling_sweep(setup, metric=["prototypes"], balance=[0.5]),
+    }
+    sweeps["prototypes"]["probe"]["prototypes"] = {"k": data.classes}
+    return Plan(sweeps=sweeps, datasets=(data,))
 
 
 def measure(setup: Setup) -> Table:
     """Curves, exponents and laws of each way of pruning."""
     table = Table()
-    results = setup.sweep(plan(setup).sweeps["metrics"]).table
+    results = {metric: setup.sweep(config).table for metric, config in plan(setup).sweeps.items()}
     for metric, balance in WAYS.values():
-        add_laws(table, results, setup.dataset().title, metric=metric, balance=balance)
+        add_laws(table, results[metric], setup.dataset().title, metric=metric, balance=balance)
     return table
 
 

@@ -5,8 +5,10 @@ At the paper's size a figure is days of GPUs; a mistake should be found before t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from paredown.errors import PareError, unknown_name
 from paredown.evaluate import count_flops, count_training_flops
 from paredown.metrics import METRICS
 from paredown.reproduce.datasets import DATA, Dataset
+from paredown.reproduce.networks import as_recipe
 from paredown.reproduce.setup import Plan
 from paredown.sweeps import expand, read_settings
 from paredown.sweeps.runs import scorings
@@ -55,11 +58,14 @@ def rehearse(plan: Plan) -> list[Rehearsed]:
     for name, config in plan.sweeps.items():
         rehearsed += _sweep(name, read_settings(config), plan.dataset(config["data"]))
     for name, scoring in plan.scorings.items():
+        groups: dict[Any, list[str]] = {}  # metrics that are read off the same networks
         for metric in scoring.metrics:
             if metric not in METRICS:
                 raise unknown_name("metric", metric, METRICS)
             if "training" in METRICS[metric].needs:
-                rehearsed += _probes(name, metric, scoring.options, plan.dataset(scoring.data), 1)
+                groups.setdefault(METRICS[metric].together or metric, []).append(metric)
+        for metrics in groups.values():
+            rehearsed.append(_probes(name, ", ".join(metrics), scoring.options, plan.dataset(scoring.data), 1))
     for recipe, dataset in plan.networks:
         weights, _ = network_cost(recipe, dataset)
         rehearsed.append(Rehearsed(recipe.name, "network", dataset.name, recipe.name, weights, 1, None))
@@ -90,16 +96,15 @@ def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[Rehearsed]:
         scorer = settings.probe.find(metric)
         sets = sum(scoring.metric == metric for scoring in scorings(runs))
         if scorer.scores is None and scorer.metric and "training" in METRICS[scorer.metric].needs:
-            rehearsed += _probes(name, scorer.metric, scorer.options, dataset, sets)
+            rehearsed.append(_probes(name, metric, scorer.options, dataset, sets))
     return rehearsed
 
 
-def _probes(name: str, metric: str, options: Mapping[str, Any], dataset: Dataset, initial_sets: int) -> list[Rehearsed]:
+def _probes(name: str, metric: str, options: Mapping[str, Any], dataset: Dataset, initial_sets: int) -> Rehearsed:
     recipe = find_recipe(options.get("recipe", "mlp"))
     weights, _ = network_cost(recipe, dataset)
-    members = int(options.get("members", options.get("models", recipe.probe_members)))
-    role = f"probe ({metric})"
-    return [Rehearsed(name, role, dataset.name, recipe.name, weights, members * initial_sets, None)]
+    members = int(options.get("members", recipe.probe_members))
+    return Rehearsed(name, f"probe ({metric})", dataset.name, recipe.name, weights, members * initial_sets, None)
 
 
 class NetworkCost(NamedTuple):
@@ -111,17 +116,23 @@ class NetworkCost(NamedTuple):
 
 def network_cost(recipe: Recipe, dataset: Dataset) -> NetworkCost:
     """Build the network for the data set's classes and take one step on made-up examples."""
+    return _network_cost(json.dumps(recipe.settings()), dataset.name)
+
+
+@lru_cache(maxsize=64)
+def _network_cost(settings: str, data: str) -> NetworkCost:
     import torch
 
+    recipe, facts = as_recipe(json.loads(settings)), DATA[data]
     rng = np.random.default_rng(0)
     if recipe.inputs == "images":
         assert recipe.image_size is not None
-        shape: tuple[int, ...] = (recipe.image_size, recipe.image_size, DATA[dataset.name].shape[-1])
+        shape: tuple[int, ...] = (recipe.image_size, recipe.image_size, facts.shape[-1])
         inputs: Any = rng.integers(0, 256, (_BATCH, *shape), dtype=np.uint8)
     else:
-        shape = (int(np.prod(dataset.shape)),)
+        shape = (int(np.prod(facts.shape)),)
         inputs = rng.standard_normal((_BATCH, *shape)).astype(np.float32)
-    classes = tuple(map(str, range(dataset.classes)))
+    classes = tuple(map(str, range(facts.classes)))
     examples = Examples(inputs, np.arange(_BATCH) % len(classes), classes, np.arange(_BATCH))
     # Weights that come from elsewhere are not fetched for this; those of the network's own shape stand in for them.
     small = recipe.but(batch_size=_BATCH, pretrained=None, augment="none")

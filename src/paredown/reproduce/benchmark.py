@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.data import Scores
 from paredown.plots import COLORS, RANDOM_COLOR
 from paredown.reproduce.base import Table
+from paredown.reproduce.datasets import Dataset
 from paredown.reproduce.setup import Scoring, Setup
 
 __all__ = [
@@ -66,22 +68,28 @@ PROTOTYPES = ("memorization", "supervised_prototypes", "prototypes")  # panel C;
 SUPERVISED = tuple(name for name in METRICS if name not in PROTOTYPES)
 PAPER_FRACTIONS = (0.9, 0.8, 0.7, 0.6)
 FLOOR = 0.5
-_LIMIT = {"tiny": 600, "cpu": 10_000, "paper": None}
+LIMIT = {"tiny": 600, "cpu": 10_000, "paper": None}
 
 
-def training_set(setup: Setup) -> dict[str, str]:
+def training_set(setup: Setup, whole: Dataset | None = None) -> Dataset:
+    """What is scored and pruned: the figure's data set, or the one given, of which `cpu` takes 10,000 examples."""
+    whole, limit = whole or setup.dataset(), LIMIT[setup.scale]
+    return whole if limit is None or limit >= whole.examples else replace(whole, limit=limit)
+
+
+def _data(setup: Setup, dataset: Dataset) -> dict[str, str]:
     """`[data]` of everything here: images with SwAV's embeddings as in the paper, otherwise vectors."""
-    data = setup.dataset(limit=_LIMIT[setup.scale])
-    return data.images("swav") if setup.scale == "paper" else data.features()
+    return dataset.images("swav") if setup.scale == "paper" else dataset.features()
 
 
-def scorings(setup: Setup) -> dict[str, Scoring]:
+def scorings(setup: Setup, whole: Dataset | None = None) -> dict[str, Scoring]:
     """How the set is scored. Metrics that train stand together where they share their networks.
 
     The paper takes published scores for some metrics. Memorization and influence are from 2,000 networks on 70 % of
     ImageNet (Feldman and Zhang 2020); for forgetting and active learning no number is given, here it is EL2N's.
     """
-    data = training_set(setup)
+    dataset = training_set(setup, whole)
+    data = _data(setup, dataset)
     probes: dict[str, Any] = setup.choose(
         tiny={"recipe": "mlp", "threads": 1, "epochs": 6},
         cpu={"recipe": "mlp", "threads": 1},
@@ -96,8 +104,7 @@ def scorings(setup: Setup) -> dict[str, Scoring]:
         "diverse ensemble": (("ddd",), kinds),
         "subsets": (("memorization", "influence_max", "influence_sum_abs"), models),
     }
-    k = setup.dataset().classes
-    plain = Scoring(data, ("random", "prototypes", "supervised_prototypes"), {"k": k})
+    plain = Scoring(data, ("random", "prototypes", "supervised_prototypes"), {"k": dataset.classes})
     trained = {name: Scoring(data, metrics, {**probes, "members": n}) for name, (metrics, n) in members.items()}
     return {"prototypes": plain, **trained}
 
@@ -127,9 +134,9 @@ def benchmark_sweep(setup: Setup, *, balance: Sequence[float] = (), fractions: S
         for name, (scoring, metric) in _places(setup).items()
         if name != "random"
     }
-    data = setup.dataset(limit=_LIMIT[setup.scale])
+    data = training_set(setup)
     return {
-        "data": training_set(setup),
+        "data": _data(setup, data),
         "grid": {
             "initial_size": [data.examples],
             "keep_fraction": [1.0, *fractions],

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from io import BytesIO
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from PIL import Image
 
 from paredown.data import Labels, Scores, hash_ids
 from paredown.encoders import encode
+from paredown.reproduce import benchmark
 from paredown.reproduce.base import Table
 from paredown.reproduce.datasets import Dataset
 from paredown.reproduce.setup import Scoring, Setup
@@ -51,7 +51,6 @@ TITLES = {
     "influence_max": "influence max",
     "influence_sum_abs": "influence sum-abs",
 }
-_LIMIT = {"tiny": 600, "cpu": 10_000, "paper": None}
 _THUMBNAIL = 48  # pixels of a picture's side at most
 _ENCODED = 224
 _GAP = 2  # white pixels between pictures
@@ -73,30 +72,16 @@ def training_data(setup: Setup) -> tuple[Dataset, Dataset]:
     """What is scored, and its images; where the images of the features are not there, images are scored as pixels."""
     main, images = setup.dataset(), setup.dataset("images")
     main = main if main.name in (images.name, f"{images.name}_features") else images
-    limit = _LIMIT[setup.scale]
-    return (main if limit is None or limit >= main.examples else replace(main, limit=limit)), images
+    return benchmark.training_set(setup, main), images
 
 
 def scorings(setup: Setup, metrics: Sequence[str]) -> dict[str, Scoring]:
-    """The scorings that some metrics are found in, with the settings of the benchmark of metrics."""
+    """The scorings of the benchmark of metrics that some metrics are found in; EL2N is that of several models."""
     main, _ = training_data(setup)
-    data = main.images("swav") if setup.scale == "paper" else main.features()
-    networks: dict[str, Any] = setup.choose(
-        tiny={"recipe": "mlp", "threads": 1, "epochs": 6},
-        cpu={"recipe": "mlp", "threads": 1},
-        paper={"recipe": "resnet50"},
-    )
-    members = {
-        "ensemble": (("el2n", "active_learning", "forgetting"), setup.choose(tiny=3, cpu=20, paper=20)),
-        "diverse ensemble": (("ddd",), setup.choose(tiny=2, cpu=10, paper=10)),
-        "subsets": (
-            ("memorization", "influence_max", "influence_sum_abs"),
-            setup.choose(tiny=14, cpu=120, paper=2000),
-        ),
+    found = benchmark.scorings(setup, main)
+    return {
+        name: scoring for name, scoring in found.items() if name != "one probe" and set(scoring.metrics) & set(metrics)
     }
-    found = {"prototypes": Scoring(data, ("random", "prototypes", "supervised_prototypes"), {"k": main.classes})}
-    found |= {name: Scoring(data, made, {**networks, "members": n}) for name, (made, n) in members.items()}
-    return {name: scoring for name, scoring in found.items() if set(scoring.metrics) & set(metrics)}
 
 
 def find_extremes(setup: Setup, metrics: Sequence[str]) -> Found:

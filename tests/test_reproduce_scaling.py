@@ -93,7 +93,7 @@ def test_a_rehearsal_finds_what_would_not_run(tmp_path: Path) -> None:
         rehearse(Plan(sweeps={"s": scaling_sweep(setup, metric=["el3n"])}, datasets=(data,)))
 
 
-@pytest.mark.parametrize("size", ["cpu", "tiny"])
+@pytest.mark.parametrize("size", ["paper", "cpu", "tiny"])
 def test_every_figure_passes_its_rehearsal(size: str) -> None:
     rehearsed = rehearse_figures(FIGURES, size=size)
     assert "fig1d" in rehearsed

@@ -5,8 +5,8 @@ the easiest does not win when it is large.
 
     paredown reproduce fig1d
 
-Expected: 8 minutes of two cores with MNIST, a minute with the digits (`--size paper`: 980 trainings of a ResNet-18 on
-CIFAR-10, weeks of a GPU). At keep_fraction 0.25 keep-hard is several points worse than chance from 1,000 examples and
+Expected: 7 minutes of two cores with MNIST, one with the digits (`--size paper`: 600 ResNet-18s on CIFAR-10 and 240
+probes, weeks of a GPU). At keep_fraction 0.25 keep-hard is several points worse than chance from 1,000 examples and
 more than a point better from 60,000.
 """
 

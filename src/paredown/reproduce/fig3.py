@@ -6,7 +6,7 @@ fractions lies below the curve of random subsets, and falls faster than any powe
     paredown reproduce fig3
 
 Expected: 12 minutes of two cores with MNIST and embeddings of CIFAR-10, half of them shared with `fig1d` (`--size
-paper`: 216 ResNet-18s each on SVHN and CIFAR-10 and 54 ResNet-50s on ImageNet).
+paper`: 408 ResNet-18s each on SVHN and CIFAR-10, 102 ResNet-50s on ImageNet, and their probes).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ compared with chance.
 
     paredown reproduce fig_noise
 
-Expected: 3 minutes of two cores with MNIST, after those of `fig1d` (`--size paper`: 56 ResNet-18s on CIFAR-10). With
+Expected: 3 minutes of two cores with MNIST, after those of `fig1d` (`--size paper`: 84 ResNet-18s on CIFAR-10). With
 clean labels the hardest win; with 5 % of them wrong they lose, and the easiest win as soon as labels are bad enough.
 """
 

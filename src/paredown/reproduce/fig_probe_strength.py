@@ -5,7 +5,7 @@ reaches lower errors.
 
     paredown reproduce fig_probe_strength
 
-Expected: 4 minutes of two cores with MNIST, after those of `fig1d` (`--size paper`: 432 ResNet-18s on SVHN, and their
+Expected: 4 minutes of two cores with MNIST, after those of `fig1d` (`--size paper`: 600 ResNet-18s on SVHN, and 480
 probes).
 """
 

@@ -162,9 +162,11 @@ def _columns(points: Sequence[tuple[float, float, float]]) -> tuple[Any, ...]:
 
 
 def plain_ticks(axis: Any) -> None:
-    """1, 2, 5, 10, ... written out on a logarithmic axis."""
+    """1, 2, 5, 10, ... written out on a logarithmic axis, or 1, 10, ... on a long one; call it after drawing."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 150 * low else (1,)))
+    axis.set_minor_locator(LogLocator(subs=range(1, 10)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}" if value < 1e6 else f"{value:.0e}"))
     axis.set_minor_formatter(NullFormatter())

@@ -14,6 +14,7 @@ import paredown as pdn
 from paredown.reproduce import FIGURES, SIZES, Table, reproduce_figures
 from paredown.reproduce.measures import agreement, crossing, exponent
 
+pytestmark = pytest.mark.xdist_group("figures")  # one process makes them all, once
 EMPIRICAL = [name for name in FIGURES if hasattr(import_module(f"paredown.reproduce.{name}"), "NEEDS")]
 EXACT = 1e-12  # the tables hold what the theory returned, digit for digit
 

@@ -321,8 +321,9 @@ def test_a_failed_drawing_leaves_nothing(tmp_path, monkeypatch) -> None:
         (["fig1x"], "unknown figure 'fig1x'; available: fig1a, fig1b"),
         (["fig1a", "--size", "huge"], "unknown size 'huge'; available: cpu, paper, tiny"),
         (["fig1a", "--seed", "-1"], "seed must be at least 0"),
-        ([], "give names of figures, or --all"),
-        (["fig1a", "--all"], "give names of figures, or --all"),
+        (["fig1a", "--all"], "give names of figures or --all, not both"),
+        (["fig1d", "--data", "nowhere"], "nowhere: there is no such folder"),
+        (["fig3", "--size", "paper"], "needs a folder of data sets (--data)"),
         (["fig1e", "-o", "file"], "not a folder"),
     ],
 )
@@ -331,6 +332,22 @@ def test_mistakes_are_answered(paredown, arguments, message) -> None:
     result = paredown("reproduce", *arguments)
     assert result.returncode == 2
     assert message in result.stderr.replace("\n", " ")
+
+
+def test_without_names_the_figures_are_listed(paredown) -> None:
+    shown = paredown("reproduce")
+    assert shown.returncode == 0
+    assert all(name in shown.stdout for name in FIGURES)
+    assert json.loads(paredown("reproduce", "--json").stdout)["figures"] == FIGURES
+
+
+def test_a_dry_run_counts_without_data(paredown) -> None:
+    answer = json.loads(paredown("reproduce", "fig1d", "fig1a", "--size", "cpu", "--dry-run", "--json").stdout)
+    students, probes = answer["figures"]["fig1d"]
+    assert (students["role"], students["trainings"], students["data"]) == ("student", 160, "mnist")
+    assert probes["trainings"] == 48
+    assert list(answer["figures"]) == ["fig1d"]
+    assert not list(Path.cwd().iterdir())
 
 
 def test_the_command_tells_what_held(paredown) -> None:

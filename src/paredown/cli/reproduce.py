@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @app.command(epilog="Example: `paredown reproduce fig1a fig2 --size cpu -o reproduced`")
 def reproduce(
-    figures: Annotated[list[str] | None, typer.Argument(help="Names of figures; a wrong one lists them.")] = None,
+    figures: Annotated[list[str] | None, typer.Argument(help="Names of figures; none lists them.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Make all figures.")] = False,
     size: Annotated[
         str,
@@ -45,9 +45,11 @@ def reproduce(
     """
     from paredown.reproduce import FIGURES, rehearse_figures, reproduce_figures
 
-    if bool(figures) == every:
-        listed = "\n".join(f"  {name:<14} {shows}" for name, shows in FIGURES.items())
-        raise PareError(f"give names of figures, or --all:\n{listed}")
+    if figures and every:
+        raise PareError("give names of figures or --all, not both.")
+    if not figures and not every:
+        emit({"figures": FIGURES}, as_json=as_json, show=_list_figures)
+        return
     names = list(FIGURES) if every else figures or []
     if dry_run:
         rehearsed = rehearse_figures(names, size=size, track=progress_bar)
@@ -65,6 +67,14 @@ def reproduce(
         track=progress_bar,
     )
     emit({"figures": [_as_dict(result) for result in results]}, as_json=as_json, show=lambda: _show(results))
+
+
+def _list_figures() -> None:
+    from paredown.reproduce import FIGURES
+
+    for name, shows in FIGURES.items():
+        say(f"  [bold]{name:<22}[/] {shows}")
+    say("Give some of these names, or --all.")
 
 
 def _as_dict(result: Reproduced) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from paredown.plots import COLORS, RANDOM_COLOR
 from paredown.reproduce.base import Table
 from paredown.reproduce.datasets import Dataset
 from paredown.reproduce.setup import Scoring, Setup
+from paredown.sweeps.summary import standard_error
 
 __all__ = [
     "FLOOR",
@@ -161,8 +162,7 @@ class Mean(NamedTuple):
 def mean(values: ArrayLike) -> Mean:
     """Of one number per seed."""
     values = np.asarray(values, dtype=np.float64)
-    spread = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-    return Mean(float(values.mean()), spread)
+    return Mean(float(values.mean()), standard_error(values))
 
 
 Key = tuple[str, float, float]  # metric, keep_fraction, balance

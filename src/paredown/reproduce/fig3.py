@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.plots import FRONTIER_COLOR, figure, fraction_color, panel_letter, plain_ticks
+from paredown.plots import figure, fraction_color, panel_letter, plain_ticks
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.scaling import (
     add_laws,
+    draw_frontier,
     draw_scaling,
     judge_exponents,
     judge_frontier,
@@ -82,15 +83,7 @@ def draw(table: Table, path: Path) -> None:
                 label=f"hardest {100 * fraction:g} %",
             )
         frontier = table.where(kind="theory frontier")
-        theory.plot(
-            frontier["alpha_prune"],
-            100 * frontier["test_error"],
-            color=FRONTIER_COLOR,
-            linewidth=5,
-            alpha=0.3,
-            label="frontier",
-            zorder=0,
-        )
+        draw_frontier(theory, frontier["alpha_prune"], frontier["test_error"])
         theory.set(xscale="log", yscale="log", xlabel=r"examples per weight kept, $\alpha_{\rm prune}$")
         theory.set_ylabel("test error, %  (bars: two standard errors)")
         for axis in (theory.xaxis, theory.yaxis):

@@ -23,6 +23,7 @@ from paredown.laws import beats_power_law, curve, pareto_frontier
 from paredown.plots import RANDOM_COLOR, figure, fraction_color, plain_axis
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.setup import Plan, Setup
+from paredown.sweeps.summary import standard_error
 
 NEEDS = {
     "main": {
@@ -95,7 +96,7 @@ def judge(table: Table) -> list[Claim]:
     for strategy in ("hard", "random"):
         for fraction in sorted(f for f in table.values("keep_fraction") if f < 1):
             apart = differences(table, strategy, fraction)
-            told.append((strategy, fraction, apart.mean(), apart.std(ddof=1) / np.sqrt(len(apart))))
+            told.append((strategy, fraction, apart.mean(), standard_error(apart)))
     held = next(mean <= WORSE * error for way, f, mean, error in told if way == "hard" and f == MATCHED)
     full = table.where(initial_size=max(table["initial_size"]), strategy="full")
     verdict, sentence = _beats(table)
@@ -156,5 +157,5 @@ def _means(rows: list[dict[str, Any]]) -> tuple[list[float], list[float], list[f
     """Sizes, and errors in per cent with two standard errors."""
     sizes = sorted({row["kept"] for row in rows})
     errors = [100 * np.array([row["test_error"] for row in rows if row["kept"] == size]) for size in sizes]
-    spread = [2 * float(e.std(ddof=1) / np.sqrt(len(e))) if len(e) > 1 else 0.0 for e in errors]
+    spread = [2 * np.nan_to_num(standard_error(e)) for e in errors]
     return sizes, [float(e.mean()) for e in errors], spread

@@ -26,6 +26,7 @@ from paredown.reproduce.networks import as_recipe, open_network, penultimate_fea
 from paredown.reproduce.setup import Plan, Scoring, Setup
 from paredown.sources import open_source
 from paredown.sweeps.data import initial_rows
+from paredown.sweeps.summary import standard_error
 from paredown.train import Recipe, find_recipe, load_examples, train
 
 NEEDS = {
@@ -158,7 +159,7 @@ def judge(table: Table) -> list[Claim]:
     return [
         Claim(
             "Pretraining on the hardest 50 % matches or exceeds pretraining on everything.",
-            bool(helps and half.mean() <= WORSE * _stderr(half)),
+            bool(helps and half.mean() <= WORSE * standard_error(half)),
             f"{caveat}{full.rows[0]['target']} after fine-tuning on {full['tuned_on'][0]:,.0f} examples: error "
             f"{100 * full['test_error'].mean():.2f} % if pretrained on all of {full.rows[0]['data']}, "
             f"{100 * scratch['test_error'].mean():.2f} % without pretraining; differences to the former in points: "
@@ -168,12 +169,8 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def _stderr(values: Any) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
-
-
 def _told(apart: Any) -> str:
-    return f"{100 * apart.mean():+.2f} ± {100 * _stderr(apart):.2f}"
+    return f"{100 * apart.mean():+.2f} ± {100 * standard_error(apart):.2f}"
 
 
 def draw(table: Table, path: Path) -> None:
@@ -191,7 +188,7 @@ def draw(table: Table, path: Path) -> None:
                 rows = Table(row for row in table.rows if row["strategy"] in (strategy, "full"))
                 fractions = sorted(rows.values("keep_fraction"))
                 errors = [100 * rows.where(keep_fraction=fraction)[measure] for fraction in fractions]
-                means, spread = [e.mean() for e in errors], [2 * _stderr(e) for e in errors]
+                means, spread = [e.mean() for e in errors], [2 * standard_error(e) for e in errors]
                 axes.errorbar(fractions, means, yerr=spread, color=color, marker="o", capsize=3, label=label)
             whole = 100 * table.where(strategy="full")[measure].mean()
             axes.axhline(whole, color="black", linewidth=1, linestyle=":", label="pretrained on everything")
@@ -199,7 +196,9 @@ def draw(table: Table, path: Path) -> None:
                 scratch = 100 * table.where(strategy="none")[measure]
                 axes.axhline(scratch.mean(), color=COLORS[2], linestyle="--", label="not pretrained")
                 axes.axhspan(
-                    *(scratch.mean() + sign * 2 * _stderr(scratch) for sign in (-1, 1)), color=COLORS[2], alpha=0.15
+                    *(scratch.mean() + sign * 2 * standard_error(scratch) for sign in (-1, 1)),
+                    color=COLORS[2],
+                    alpha=0.15,
                 )
             axes.set(yscale="log", xlabel=f"share of {table.rows[0]['data']} in pretraining")
             axes.set_title(title, loc="left")

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from paredown.plots import figure
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.extremes import (
@@ -28,6 +26,7 @@ from paredown.reproduce.extremes import (
     training_data,
 )
 from paredown.reproduce.setup import Plan, Setup
+from paredown.sweeps.summary import standard_error
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 
@@ -61,7 +60,7 @@ def judge(table: Table) -> list[Claim]:
     for metric in alike.values("metric"):
         rows = alike.where(metric=metric)
         apart = rows["easy"] - rows["hard"]
-        error = apart.std(ddof=1) / np.sqrt(len(apart))
+        error = standard_error(apart)
         held.append(apart.mean() > CERTAIN * error)
         told.append(f"{TITLES[metric]} {apart.mean():+.3f} ± {error:.3f}")
     lacking = [TITLES[metric] for metric, enough in zip(alike.values("metric"), held, strict=True) if not enough]

@@ -30,6 +30,7 @@ from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, Answered, plan, shown_stimuli, students_answers
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.stimuli import Stimuli, read_human_trials
+from paredown.sweeps.summary import standard_error
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 
@@ -106,13 +107,9 @@ def summarise(table: Table) -> None:
         for name, by_seed in measured.items():
             own = np.array([by_seed[seed] for seed in sorted(by_seed)])
             apart = own - np.array([full[name][seed] for seed in sorted(by_seed)])
-            cells |= {name: own.mean(), f"{name}_stderr": _stderr(own)}
-            cells |= {f"{name}_apart": apart.mean(), f"{name}_apart_stderr": _stderr(apart)}
+            cells |= {name: own.mean(), f"{name}_stderr": standard_error(own)}
+            cells |= {f"{name}_apart": apart.mean(), f"{name}_apart_stderr": standard_error(apart)}
         table.add("mean", strategy=strategy, keep_fraction=fraction, **cells)
-
-
-def _stderr(values: Any) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
 def judge(table: Table) -> list[Claim]:

@@ -19,6 +19,7 @@ from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_ticks
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.scaling import DECIDED, scaling_sweep
 from paredown.reproduce.setup import Plan, Setup
+from paredown.sweeps.summary import standard_error
 
 NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("svhn",)},
@@ -57,9 +58,9 @@ def measure(setup: Setup) -> Table:
                 keep_fraction=fraction,
                 kept=number,
                 test_error=values.mean(),
-                stderr=_stderr(values),
+                stderr=standard_error(values),
                 difference=gain.mean(),
-                difference_stderr=_stderr(gain),
+                difference_stderr=standard_error(gain),
             )
         if fraction < 1:
             gain = at["strong"] - at["weak"]
@@ -68,13 +69,9 @@ def measure(setup: Setup) -> Table:
                 initial_size=size,
                 keep_fraction=fraction,
                 difference=gain.mean(),
-                difference_stderr=_stderr(gain),
+                difference_stderr=standard_error(gain),
             )
     return table
-
-
-def _stderr(values: np.ndarray) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
 def judge(table: Table) -> list[Claim]:

@@ -17,7 +17,16 @@ from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.setup import Setup
 from paredown.sweeps.summary import DECIDED, compare_with_random
 
-__all__ = ["DECIDED", "add_laws", "draw_scaling", "judge_exponents", "judge_frontier", "judge_level", "scaling_sweep"]
+__all__ = [
+    "DECIDED",
+    "add_laws",
+    "draw_frontier",
+    "draw_scaling",
+    "judge_exponents",
+    "judge_frontier",
+    "judge_level",
+    "scaling_sweep",
+]
 
 
 def scaling_sweep(setup: Setup, role: str = "main", **grid: Any) -> dict[str, Any]:
@@ -217,17 +226,15 @@ def draw_scaling(axes: Any, part: Table, title: str) -> None:
             **bars,
         )
     frontier = part.where(kind="frontier")
-    axes.plot(
-        frontier["kept"],
-        100 * frontier["test_error"],
-        color=FRONTIER_COLOR,
-        linewidth=5,
-        alpha=0.3,
-        label="frontier",
-        zorder=0,
-    )
+    draw_frontier(axes, frontier["kept"], frontier["test_error"])
     axes.set(xscale="log", yscale="log", xlabel="examples kept")
     for axis in (axes.xaxis, axes.yaxis):
         plain_ticks(axis)
     axes.set_title(title, loc="left")
     axes.legend(fontsize=8)
+
+
+def draw_frontier(axes: Any, size: Any, test_error: Any) -> None:
+    """The lowest error at each size, as a broad red line behind the curves it is made of."""
+    style = {"color": FRONTIER_COLOR, "linewidth": 5, "alpha": 0.3, "zorder": 0}
+    axes.plot(size, 100 * test_error, label="frontier", **style)

@@ -19,6 +19,7 @@ from paredown.plots import COLORS, RANDOM_COLOR, figure
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import floats
 from paredown.reproduce.setup import Plan, Setup
+from paredown.sweeps.summary import standard_error
 
 NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},
@@ -59,16 +60,15 @@ def measure(setup: Setup) -> Table:
     for (name, factor), values in sorted(accuracy.items()):
         measured = np.array(values)
         gain = measured - np.array(accuracy.get((name, 0.0), values))
-        root = np.sqrt(len(values))
         table.add(
             "accuracy",
             data=setup.dataset().title,
             examples=name,
             matched_iterations=factor,
             accuracy=measured.mean(),
-            stderr=measured.std(ddof=1) / root,
+            stderr=standard_error(measured),
             gain=gain.mean(),
-            gain_stderr=gain.std(ddof=1) / root,
+            gain_stderr=standard_error(gain),
             seeds=len(values),
         )
     return table

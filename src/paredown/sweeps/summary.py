@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["DECIDED", "Comparison", "advice", "compare_with_random", "curves_by_way"]
+__all__ = ["DECIDED", "Comparison", "advice", "compare_with_random", "curves_by_way", "standard_error"]
 
 DECIDED = 3.0  # standard errors by which a difference must be off zero to be spoken of
 
@@ -68,15 +68,16 @@ def _comparison(key: tuple, pairs: list[tuple[dict, dict]]) -> Comparison:
         kept=pairs[0][0]["kept"],
         seeds=len(pairs),
         test_error=float(pruned.mean()),
-        stderr=_stderr(pruned),
+        stderr=standard_error(pruned),
         random_error=float(chance.mean()),
-        random_stderr=_stderr(chance),
+        random_stderr=standard_error(chance),
         difference=float((pruned - chance).mean()),
-        difference_stderr=_stderr(pruned - chance),
+        difference_stderr=standard_error(pruned - chance),
     )
 
 
-def _stderr(values: NDArray[np.float64]) -> float:
+def standard_error(values: NDArray[np.float64]) -> float:
+    """Of the mean of one number per seed; NaN for a single one."""
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
@@ -136,7 +137,9 @@ def curves_by_way(table: pa.Table) -> dict[str, dict[float, list[tuple[float, fl
     found: dict[str, dict[float, list[tuple[float, float, float]]]] = {}
     for (way, fraction, kept), values in sorted(errors.items()):
         measured = np.array(values)
-        found.setdefault(way, {}).setdefault(fraction, []).append((kept, float(measured.mean()), _stderr(measured)))
+        found.setdefault(way, {}).setdefault(fraction, []).append(
+            (kept, float(measured.mean()), standard_error(measured))
+        )
     return found
 
 

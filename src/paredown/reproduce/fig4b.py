@@ -30,8 +30,8 @@ from paredown.sweeps.summary import standard_error
 from paredown.train import Recipe, find_recipe, load_examples, train
 
 NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("fashion_mnist", "digits"), "paper": ("imagenet",)},
-    "target": {"tiny": ("digits",), "cpu": ("mnist", "digits"), "paper": ("cifar10",)},
+    "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("imagenet",)},
+    "target": {"tiny": ("digits",), "cpu": ("digits",), "paper": ("cifar10",)},
 }
 HALF = 0.5  # the keep_fraction of the paper's claim
 WORSE = 2.0  # standard errors from which on a difference counts
@@ -52,7 +52,7 @@ def plan(setup: Setup) -> Plan:
             "keep_fraction": list(fractions),
             "strategy": ["hard"],
             "metric": [metric],
-            "seed": setup.seeds(setup.choose(tiny=2, cpu=3, paper=2)),
+            "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=2)),
             # As in the paper: every subset for as many epochs as the whole.
             **({"matched_iterations": [0.0]} if setup.scale == "paper" else {}),
         },
@@ -102,7 +102,7 @@ def measure(setup: Setup) -> Table:
     common = {
         "source": setup.dataset("target").location,
         "recipe": planned.networks[0][0].settings(),
-        "examples": setup.choose(tiny=200, cpu=500, paper=None),
+        "examples": setup.choose(tiny=200, cpu=100, paper=None),
         "steps": setup.choose(tiny=20, cpu=150, paper=None),
         "probe": setup.scale != "paper",
     }

@@ -5,10 +5,9 @@ was pretrained on everything.
 
     paredown reproduce fig4b
 
-Expected: 4 minutes of two cores (`--size paper`: memorization from 2,000 networks, and 30 trainings of a ResNet-50 on
-ImageNet). A small network pretrained on Fashion-MNIST and tuned on 500 images of MNIST errs on 15.5 % whether it was
-pretrained on everything or on the hardest half, but on 7.9 % if it was not pretrained: too little transfers here to
-tell. By a linear probe on frozen features the half is 0.4 ± 0.2 points worse than everything.
+Expected: 4 minutes of two cores with MNIST (`--size paper`: memorization from 2,000 networks, and 30 trainings of a
+ResNet-50 on ImageNet). A small network pretrained on MNIST and tuned on 100 of scikit-learn's digits errs on 3.6 % of
+them, on 6.8 % without pretraining; pretrained on the hardest half it is 0.75 ± 0.25 points better still.
 """
 
 from __future__ import annotations

@@ -482,3 +482,16 @@ def test_weights_and_learning_curves_are_kept_when_asked(config, tmp_path) -> No
         assert len(row["epoch_errors"]) == 3
         assert row["epoch_errors"][-1] == pytest.approx(row["test_error"])
         assert row["top5_error"] is None
+
+
+def test_runs_whose_scores_cannot_be_made_have_failed(config, tmp_path) -> None:
+    """Trying again would not help, so they are results and not unfinished; the baseline is there all the same."""
+    config["probe"] = {"members": 0}
+    swept = sweep(config, out=tmp_path / "out", workers=1)
+    assert not swept.unfinished
+    assert {run.metric for run, _ in swept.failed} == {"el2n"}
+    assert all(reason.startswith("its scores could not be made: ") for _, reason in swept.failed)
+    done = [row for row in swept.table.to_pylist() if row["status"] == "done"]
+    assert {row["metric"] for row in done} == {"random"}
+    again = sweep(config, out=tmp_path / "out", workers=1)
+    assert again.failed == swept.failed

@@ -18,7 +18,7 @@ from paredown.errors import PareError
 from paredown.io import new_output, provenance_metadata
 from paredown.progress import Track, silent
 from paredown.sweeps.data import align_scores, prepare_data
-from paredown.sweeps.jobs import read_result
+from paredown.sweeps.jobs import read_result, write_result
 from paredown.sweeps.runs import Run, Scoring, content_name, expand, scorings
 from paredown.sweeps.settings import Scorer, Settings, read_settings
 from paredown.train import find_recipe
@@ -85,9 +85,10 @@ def sweep_plan(plan: Plan, *, workers: int | None = None, track: Track = silent,
     if workers < 1:
         raise PareError(f"workers must be at least 1, got {workers}.")
     with Crew() as crew:  # those who scored go on to train: torch takes seconds to import
-        run = engine or crew.run_jobs
-        died = _score(plan, workers, track, run)
-        died |= _train(plan, died, workers, track, run)
+        run_jobs = engine or crew.run_jobs
+        lost = _score(plan, workers, track, run_jobs)
+        died = {run: reason for run, reason in lost.items() if not plan.files[run].exists()}
+        died |= _train(plan, lost, workers, track, run_jobs)
     table = _collect(plan)
     failed = [(run, result["reason"]) for run, result in _results(plan).items() if result["status"] == "failed"]
     return Swept(plan.folder, table, tuple(failed), tuple(died.items()))
@@ -146,9 +147,14 @@ def _score(plan: Plan, workers: int, track: Track, engine: Engine) -> dict[Run, 
     ]
     lost = {}
     for outcome in _outcomes("score_initial_set", jobs, plan, workers, track, engine, "scoring initial sets"):
-        if outcome.error is not None:
-            lost[needed[outcome.job]] = f"its scores could not be made: {outcome.error}"
-    return {run: lost[run.scoring] for run in plan.todo if run.scoring in lost}
+        waiting = [run for run in plan.todo if run.scoring == needed[outcome.job]]
+        reason = f"its scores could not be made: {outcome.error or outcome.value}"
+        if outcome.value is not None:  # trying again would not help
+            for run in waiting:
+                write_result(run, plan.files[run], status="failed", reason=reason, seconds=0.0)
+        if outcome.value is not None or outcome.error is not None:
+            lost |= dict.fromkeys(waiting, reason)
+    return lost
 
 
 def _train(plan: Plan, lost: dict[Run, str], workers: int, track: Track, engine: Engine) -> dict[Run, str]:

@@ -22,19 +22,25 @@ from paredown.train import Recipe
 from paredown.train.loop import train
 from paredown.train.schedule import planned_steps
 
-__all__ = ["run_student", "score_initial_set", "student_steps", "weights_file"]
+__all__ = ["read_result", "run_student", "score_initial_set", "student_steps", "weights_file", "write_result"]
 
 
-def score_initial_set(common: dict[str, Any], job: dict[str, Any]) -> str:
-    """Score the examples of one initial set by probes that see nothing else; write one number for each."""
+def score_initial_set(common: dict[str, Any], job: dict[str, Any]) -> str | None:
+    """Score the examples of one initial set by probes that see nothing else; write one number for each.
+
+    Returns why it cannot be done, if it cannot.
+    """
     scoring = Scoring(**job["scoring"])
     scorer = Scorer(job["metric"], _tuples(job["options"]))
     examples, _ = open_data(Path(common["data"]) / str(scorer.inputs))
     source = initial_source(examples, initial_rows(len(examples), scoring.initial_size, scoring.seed))
-    scores = score(source, metric=scorer.metric, seed=scoring.seed, **scorer.options)
+    try:
+        scores = score(source, metric=scorer.metric, seed=scoring.seed, **scorer.options)
+    except PareError as error:
+        return str(error)
     with new_output(Path(job["file"]), overwrite=True) as part, part.open("wb") as stream:
         np.save(stream, scores.values, allow_pickle=False)
-    return scoring.metric
+    return None
 
 
 def run_student(common: dict[str, Any], job: dict[str, Any]) -> str:
@@ -47,10 +53,14 @@ def run_student(common: dict[str, Any], job: dict[str, Any]) -> str:
         outcome = {"status": "done", **_train(run, recipe, common, job)}
     except PareError as error:
         outcome = {"status": "failed", "reason": str(error)}
-    outcome["seconds"] = time.perf_counter() - start
-    with new_output(Path(job["file"]), overwrite=True) as part:
-        write_json({"run": asdict(run), **outcome}, part)
+    write_result(run, Path(job["file"]), **outcome, seconds=time.perf_counter() - start)
     return outcome["status"]
+
+
+def write_result(run: Run, file: Path, **outcome: Any) -> None:
+    """What came of a run, in the file that is its completion mark."""
+    with new_output(file, overwrite=True) as part:
+        write_json({"run": asdict(run), **outcome}, part)
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

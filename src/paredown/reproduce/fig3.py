@@ -5,8 +5,9 @@ fractions lies below the curve of random subsets, and falls faster than any powe
 
     paredown reproduce fig3
 
-Expected: 12 minutes of two cores with MNIST and embeddings of CIFAR-10, half of them shared with `fig1d` (`--size
-paper`: 408 ResNet-18s each on SVHN and CIFAR-10, 102 ResNet-50s on ImageNet, and their probes).
+Expected: 3 minutes of two cores with MNIST and embeddings of CIFAR-10, after those of `fig1d` (`--size paper`: 408
+ResNet-18s each on SVHN and CIFAR-10, 102 ResNet-50s on ImageNet, and their probes). On MNIST exponents grow from 0.36
+(random) to 0.60 as less is kept; the frontier lies below the random curve and is not told to be steeper.
 """
 
 from __future__ import annotations

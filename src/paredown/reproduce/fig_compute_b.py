@@ -6,7 +6,7 @@ random ones.
 
     paredown reproduce fig_compute_b
 
-Expected: 4 minutes of two cores with MNIST (`--size paper`: 27 ResNet-18s on CIFAR-10 and 18 ResNet-50s on ImageNet).
+Expected: 2 minutes of two cores with MNIST (`--size paper`: 27 ResNet-18s on CIFAR-10 and 18 ResNet-50s on ImageNet).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claims: an exponential fits the measured frontier better than a power law.
 
     paredown reproduce fig_frontier_practice
 
-Expected: 4 minutes of two cores with MNIST, after those of `fig1d` (`--size paper`: 340 ResNet-18s on SVHN more than
+Expected: 3 minutes of two cores with MNIST, after those of `fig1d` (`--size paper`: 340 ResNet-18s on SVHN more than
 in `fig3`). Stated with an information criterion, with and without an asymptote, and where the sizes do not decide it
 the answer is "cannot tell".
 """

@@ -4,7 +4,7 @@ Claims: each metric beats the power law of random subsets, less so than the best
 
     paredown reproduce fig_scaling_more
 
-Expected: 5 minutes of two cores with embeddings of CIFAR-10, after those of `fig3` (`--size paper`: 198 ResNet-50s on
+Expected: 2 minutes of two cores with embeddings of CIFAR-10, after those of `fig3` (`--size paper`: 198 ResNet-50s on
 ImageNet, and their probes).
 """
 

@@ -4,7 +4,7 @@ Claims: averaging the scores of five encoders that differ in their seed alone ne
 
     paredown reproduce tab_ensembles
 
-Expected: 6 minutes of two cores with Fashion-MNIST, whose encoders are small and briefly trained by SimCLR, so that
+Expected: 4 minutes of two cores with Fashion-MNIST, whose encoders are small and briefly trained by SimCLR, so that
 pruning by them is not expected to beat chance (`--size paper`: 60 ResNet-50s on ImageNet; the folder
 `imagenet_embeddings` then holds the embeddings of its training images by five encoders, in folders 0 to 4, as
 `paredown embed` makes them).

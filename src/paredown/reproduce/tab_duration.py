@@ -4,7 +4,7 @@ Claims: training longer on the pruned set improves it slightly, and a factor of 
 
     paredown reproduce tab_duration
 
-Expected: 3 minutes of two cores with embeddings of CIFAR-10 (`--size paper`: 52 ResNet-50s on ImageNet). 0 trains the
+Expected: 2 minutes of two cores with embeddings of CIFAR-10 (`--size paper`: 52 ResNet-50s on ImageNet). 0 trains the
 pruned set for as many epochs as the whole, 1 for as many iterations.
 """
 

@@ -149,7 +149,7 @@ def test_pruning_that_hurts_is_not_on_the_frontier() -> None:
 def test_a_frontier_that_falls_exponentially_beats_the_power_law() -> None:
     table = laws_of(lambda n, f: 0.1 * np.exp(-n / 4000) if f == 0.25 else 2 * n**-0.4, noise=0.005)
     claim = judge_frontier(table)
-    assert claim.evidence.startswith("made up, el2n: ")
+    assert claim.claim.startswith("made up, el2n: ")
     laws = {row["law"]: row["aicc"] for row in table.where(kind="law").rows}
     assert laws["exponential"] < laws["power"]
     better = fig_frontier_practice.judge(table)[0]

@@ -178,7 +178,7 @@ def draw(table: Table, path: Path) -> None:
         {"probe_error": "linear probe on frozen features"} if "probe_error" in table.rows[0] else {}
     )
     size = (4.6 * len(measures) + 0.8, 4.2)
-    with figure(path, size=size, ncols=len(measures), squeeze=False) as (_, panels):
+    with figure(path, size=size, ncols=len(measures), squeeze=False) as (drawn, panels):
         for axes, (measure, title) in zip(panels[0], measures.items(), strict=True):
             for strategy, color, label in (
                 ("random", RANDOM_COLOR, "pretrained on random subsets"),
@@ -204,4 +204,4 @@ def draw(table: Table, path: Path) -> None:
             low, high = axes.get_ylim()
             plain_axis(axes.yaxis, [tick for tick in _TICKS if low <= tick <= high])
         panels[0][0].set_ylabel(f"test error on {table.rows[0]['target']}, %\n(bars: two standard errors)")
-        panels[0][0].legend()
+        drawn.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)

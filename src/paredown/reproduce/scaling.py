@@ -151,9 +151,9 @@ def judge_exponents(part: Table) -> Claim:
     equal = [row for row in pruned if row["low"] <= random["high"] and random["low"] <= row["high"]]
     told = "; ".join(f"keep_fraction {row['keep_fraction']:g}: {_interval(row)}" for row in pruned)
     return Claim(
-        "At a fixed keep_fraction error falls as a power law, with the exponent of random subsets.",
+        f"{_about(part)}: at a fixed keep_fraction error falls as a power law, with the exponent of random subsets.",
         len(equal) == len(pruned),
-        f"{_about(part)}: exponents with 95 % intervals: {told}; random subsets: {_interval(random)}.",
+        f"Exponents with 95 % intervals: {told}; random subsets: {_interval(random)}.",
     )
 
 
@@ -169,9 +169,9 @@ def judge_level(part: Table) -> Claim:
         f"{100 * best['test_error']:.2f} % error and random subsets {100 * best['random_error']:.2f} %"
     )
     return Claim(
-        "The frontier over fractions lies below the curve of random subsets.",
+        f"{_about(part)}: the frontier over fractions lies below the curve of random subsets.",
         bool(below) and best is not None and best["test_error"] < best["random_error"],
-        f"{_about(part)}: {told}; {len(below)} of {len(part.where(kind='pruned'))} pruned points are better than "
+        f"{told.capitalize()}; {len(below)} of {len(part.where(kind='pruned'))} pruned points are better than "
         f"random subsets by {DECIDED:g} standard errors or more.",
     )
 
@@ -180,9 +180,9 @@ def judge_frontier(part: Table) -> Claim:
     """Whether the frontier beats the power law, by exponent and by law."""
     verdict = part.where(kind="verdict").rows[0]
     return Claim(
-        "The frontier falls faster than any power law.",
+        f"{_about(part)}: the frontier falls faster than any power law.",
         verdict["verdict"] == "beats",
-        f"{_about(part)}: {verdict['sentence'].rstrip('.')}.",
+        f"{verdict['sentence'].rstrip('.')}.",
     )
 
 

@@ -23,7 +23,7 @@ from scipy.stats import rankdata
 from paredown.plots import figure
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.benchmark import NEEDS as NEEDS
-from paredown.reproduce.benchmark import TITLES, score_benchmark, scorings
+from paredown.reproduce.benchmark import TITLES, score_benchmark, scorings, training_set
 from paredown.reproduce.setup import Plan, Setup
 
 ALIKE = 0.7  # the paper's bound for "fairly similar"
@@ -33,7 +33,7 @@ _STEADY = 0.3  # below this reliability scores are noise, and correlate with not
 
 def plan(setup: Setup) -> Plan:
     """Scores alone: nothing is trained on pruned sets."""
-    return Plan(scorings=scorings(setup), datasets=(setup.dataset(),))
+    return Plan(scorings=scorings(setup), datasets=(training_set(setup),))
 
 
 def measure(setup: Setup) -> Table:

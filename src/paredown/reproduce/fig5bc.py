@@ -34,6 +34,7 @@ from paredown.reproduce.benchmark import (
     metric_style,
     score_benchmark,
     scorings,
+    training_set,
 )
 from paredown.reproduce.benchmark import NEEDS as NEEDS
 from paredown.reproduce.setup import Plan, Setup
@@ -46,7 +47,7 @@ _FULL_COLOR = "#222222"
 def plan(setup: Setup) -> Plan:
     """Students on the hardest examples by each metric, every class keeping half its share."""
     sweep = benchmark_sweep(setup, balance=[FLOOR])
-    return Plan(sweeps={"floor": sweep}, scorings=scorings(setup), datasets=(setup.dataset(),))
+    return Plan(sweeps={"floor": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
 
 
 def measure(setup: Setup) -> Table:

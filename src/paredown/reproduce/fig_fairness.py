@@ -26,6 +26,7 @@ from paredown.reproduce.benchmark import (
     mean,
     score_benchmark,
     scorings,
+    training_set,
 )
 from paredown.reproduce.benchmark import NEEDS as NEEDS
 from paredown.reproduce.setup import Plan, Setup
@@ -39,7 +40,7 @@ CHANGE = 0.02  # most mean change of a class's accuracy, that count as "quite si
 def plan(setup: Setup) -> Plan:
     """The students of Fig. 5B and C."""
     sweep = benchmark_sweep(setup, balance=[FLOOR])
-    return Plan(sweeps={"floor": sweep}, scorings=scorings(setup), datasets=(setup.dataset(),))
+    return Plan(sweeps={"floor": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
 
 
 def measure(setup: Setup) -> Table:

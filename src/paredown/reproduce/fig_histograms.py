@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 from paredown.data import Labels
 from paredown.plots import RANDOM_COLOR, figure
 from paredown.reproduce.base import Claim, Table
-from paredown.reproduce.benchmark import METRICS, TITLES, metric_style, score_benchmark, scorings
+from paredown.reproduce.benchmark import METRICS, TITLES, metric_style, score_benchmark, scorings, training_set
 from paredown.reproduce.benchmark import NEEDS as NEEDS
 from paredown.reproduce.setup import Plan, Setup
 
@@ -35,7 +35,7 @@ _TIMES = 10  # as much variance between classes as by chance: "strongly"
 
 def plan(setup: Setup) -> Plan:
     """Scores alone."""
-    return Plan(scorings=scorings(setup), datasets=(setup.dataset(),))
+    return Plan(scorings=scorings(setup), datasets=(training_set(setup),))
 
 
 def measure(setup: Setup) -> Table:

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from paredown.data import Labels
 from paredown.plots import COLORS, RANDOM_COLOR, figure
 from paredown.reproduce.base import Claim, Table
-from paredown.reproduce.benchmark import FLOOR, METRICS, TITLES, score_benchmark, scorings
+from paredown.reproduce.benchmark import FLOOR, METRICS, TITLES, score_benchmark, scorings, training_set
 from paredown.reproduce.benchmark import NEEDS as NEEDS
 from paredown.reproduce.setup import Plan, Setup
 from paredown.selection import balance_of_counts, select
@@ -35,7 +35,7 @@ _NEGLIGIBLE = 0.02  # of b: the places of the smallest class are taken from othe
 
 def plan(setup: Setup) -> Plan:
     """Scores alone."""
-    return Plan(scorings=scorings(setup), datasets=(setup.dataset(),))
+    return Plan(scorings=scorings(setup), datasets=(training_set(setup),))
 
 
 def measure(setup: Setup) -> Table:

@@ -33,6 +33,7 @@ from paredown.reproduce.benchmark import (
     mean,
     score_benchmark,
     scorings,
+    training_set,
 )
 from paredown.reproduce.benchmark import NEEDS as NEEDS
 from paredown.reproduce.fig5bc import accuracy_panel
@@ -45,7 +46,7 @@ def plan(setup: Setup) -> Plan:
     """Students without and with the floor."""
     fractions = setup.choose(tiny=(0.8, 0.6), cpu=(0.8, 0.6, 0.4, 0.2), paper=PAPER_FRACTIONS)
     sweep = benchmark_sweep(setup, balance=[0.0, FLOOR], fractions=fractions)
-    return Plan(sweeps={"both": sweep}, scorings=scorings(setup), datasets=(setup.dataset(),))
+    return Plan(sweeps={"both": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
 
 
 def measure(setup: Setup) -> Table:

@@ -70,7 +70,9 @@ class Plan:
 
     def dataset(self, data: Mapping[str, str]) -> Dataset:
         """The data set that a `[data]` belongs to."""
-        return next(d for d in self.datasets if data["source"] in (d.location, d.features()["source"]))
+        known = {source: d for d in self.datasets for source in (d.location, d.features()["source"])}
+        assert data["source"] in known, f"a plan uses {data['source']} and does not list it"
+        return known[data["source"]]
 
 
 @dataclass(frozen=True)

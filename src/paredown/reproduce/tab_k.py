@@ -19,7 +19,7 @@ import numpy as np
 from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_axis
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.benchmark import NEEDS as NEEDS
-from paredown.reproduce.benchmark import accuracies, benchmark_sweep, mean
+from paredown.reproduce.benchmark import accuracies, benchmark_sweep, mean, training_set
 from paredown.reproduce.setup import Plan, Setup
 
 AT = 0.8
@@ -40,7 +40,7 @@ def plan(setup: Setup) -> Plan:
     config = benchmark_sweep(setup, balance=[0.0], fractions=[AT])
     probes = {f"k{k}": {"metric": "prototypes", "k": k} for k in clusters(setup)}
     config |= {"grid": config["grid"] | {"metric": list(probes)}, "probe": probes}
-    return Plan(sweeps={"k": config}, datasets=(setup.dataset(),))
+    return Plan(sweeps={"k": config}, datasets=(training_set(setup),))
 
 
 def measure(setup: Setup) -> Table:

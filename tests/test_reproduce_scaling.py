@@ -173,6 +173,12 @@ def test_advice_names_what_may_be_wrong() -> None:
     assert "labels" not in easy
 
 
+def test_advice_tells_a_loss_from_a_tie() -> None:
+    (said,) = advice(made_up(lambda n, f: 2 * n**-0.4 * (2 if f == 0.25 else 1), noise=0.002))
+    assert said.startswith("Keeping the hardest by el2n loses in part: 25 % of 64,000 have +")
+    assert "Its best is not told from chance: 50 % of 64,000" in said
+
+
 def test_advice_does_not_guess() -> None:
     (said,) = advice(made_up(lambda n, f: 2 * n**-0.4, noise=0.05))
     assert "is not told from chance" in said

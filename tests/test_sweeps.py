@@ -495,3 +495,8 @@ def test_runs_whose_scores_cannot_be_made_have_failed(config, tmp_path) -> None:
     assert {row["metric"] for row in done} == {"random"}
     again = sweep(config, out=tmp_path / "out", workers=1)
     assert again.failed == swept.failed
+
+
+def test_steps_and_matched_iterations_exclude_each_other(config) -> None:
+    with pytest.raises(PareError, match="matched_iterations would say nothing"):
+        read_settings(with_(config, "grid", matched_iterations=[0.0, 1.0]))

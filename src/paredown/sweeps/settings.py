@@ -174,6 +174,11 @@ class Settings:
                 setting = f"[{type(part).__name__.lower()}] {entry.name}"
                 check_kind(setting, getattr(part, entry.name), str(entry.type))
             part.check()
+        if self.student.steps is not None and self.grid.matched_iterations != (1.0,):
+            raise PareError(
+                "[student] steps gives every run the same number, so that [grid] matched_iterations would say nothing; "
+                "leave out one of them."
+            )
         for name in self.grid.metric:
             if name not in METRICS and name not in self.probe.named:
                 raise unknown_name("metric", name, [*METRICS, *self.probe.named])

@@ -115,6 +115,9 @@ def _advice(name: str, rows: list[Comparison], *, hard: bool) -> str:
             "are too small: look at the hardest examples, train the probes longer, or keep all."
         )
     near = min(there, key=lambda row: row.difference)
+    if hurts:
+        worst = max(hurts, key=lambda row: row.difference)
+        return f"{name} loses in part: {_told(worst)}. Its best is not told from chance: {_told(near)}."
     return f"{name} is not told from chance: {_told(near)}. More seeds would tell."
 
 

@@ -139,8 +139,13 @@ def sweep_picture(table: Any, path: Path) -> Path | None:
         return None
     if not ways:
         return None
-    with figure(path, size=(4.6 * len(ways) + 1.2, 4.2), ncols=len(ways), squeeze=False, sharey=True) as (_, grid):
-        for axes, (way, curves) in zip(grid[0], ways.items(), strict=True):
+    columns = min(len(ways), 4)
+    rows = -(-len(ways) // columns)
+    size = (4.6 * columns + 1.2, 4.2 * rows)
+    with figure(path, size=size, ncols=columns, nrows=rows, squeeze=False, sharey=True) as (_, grid):
+        for spare in grid.flat[len(ways) :]:
+            spare.set_axis_off()
+        for axes, (way, curves) in zip(grid.flat, ways.items(), strict=False):
             pooled = sorted(point for points in chance.values() for point in points)
             axes.errorbar(*_columns(pooled), color=RANDOM_COLOR, fmt=".", capsize=2, label="random")
             for fraction, points in sorted(curves.items()):
@@ -151,7 +156,8 @@ def sweep_picture(table: Any, path: Path) -> Path | None:
             axes.legend()
             for axis in (axes.xaxis, axes.yaxis):
                 plain_ticks(axis)
-        grid[0][0].set_ylabel("test error, %")
+        for axes in grid[:, 0]:
+            axes.set_ylabel("test error, %")
     return path
 
 

@@ -18,6 +18,7 @@ LAYERS = [
     {"__init__", "errors", "progress"},
     {"kinds", "workers"},
     {"data", "sizes"},
+    {"reading"},
     {"laws"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},

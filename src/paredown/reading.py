@@ -1,0 +1,311 @@
+"""Reading files that others made: one guard for every reader, and what a file declares checked before it is believed.
+
+Parsing libraries raise dozens of types for a damaged file, allocate whatever a header asks for, and wait forever on a
+named pipe. Here all of that becomes a `PareError` that names the file:
+
+- `reading` wraps the call of a parsing library and turns what it raises into a `PareError`;
+- `check_regular` refuses pipes, devices and sockets without opening them;
+- `check_memory` compares what a file declares with what may be used.
+
+`read_array`, `read_arrays`, `read_json`, `read_text` and `read_parquet` put the three together for common formats.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from paredown.errors import PareError
+from paredown.sizes import format_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+__all__ = [
+    "MEMORY",
+    "NpyHeader",
+    "check_memory",
+    "check_name",
+    "check_regular",
+    "damaged",
+    "explain",
+    "read_array",
+    "read_arrays",
+    "read_json",
+    "read_npy_header",
+    "read_parquet",
+    "read_text",
+    "reading",
+]
+
+MEMORY = 2**30  # bytes that the contents of one file may take in memory, unless --memory says otherwise
+_LONGEST_REASON = 200  # characters of a library's message that are passed on
+_DEFLATE_RATIO = 1032  # deflate cannot expand a byte to more
+_SPECIAL = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+# --- the guard -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reading(path: str | Path, what: str, *, remedy: str = "Replace it.") -> Iterator[None]:
+    """Turn whatever a parsing library raises over a file into a `PareError` that names it.
+
+    The file is checked to be a regular one first. Keep the block to the parsing itself: an own bug inside it would be
+    reported as damage to the file.
+
+    Args:
+        path: the file being read.
+        what: what it should be: `.npy file`, `saved model`.
+        remedy: a sentence that says what to do about it.
+    """
+    check_regular(path)
+    with damaged(path, what, remedy=remedy):
+        yield
+
+
+@contextmanager
+def damaged(path: str | Path, what: str, *, remedy: str = "Replace it.") -> Iterator[None]:
+    """`reading` for what is not one regular file: a folder, or a file that was checked before."""
+    try:
+        yield
+    except (PareError, ImportError):
+        raise
+    except Exception as error:
+        raise PareError(f"{path}: not a readable {what} ({explain(error)}). {remedy}") from error
+
+
+def explain(error: BaseException) -> str:
+    """One short line for what a library raised, without control characters."""
+    if isinstance(error, MemoryError):
+        return "it asks for more memory than there is"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not {error.encoding} text at byte {error.start}"
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    line = "".join(letter if letter.isprintable() else "?" for letter in line.strip().rstrip("."))
+    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
+
+
+# --- what may be opened --------------------------------------------------------------------------------------------
+
+
+def check_regular(path: str | Path) -> os.stat_result:
+    """Raise unless a path is a regular file or leads to one; a pipe or device is never opened, as that may not end."""
+    check_name(path)
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise PareError(f"{path}: there is no such file.") from None
+    except (OSError, ValueError) as error:
+        raise PareError(f"{path}: cannot be read ({explain(error)}).") from error
+    if stat.S_ISDIR(found.st_mode):
+        raise PareError(f"{path}: a folder, where a file is needed.")
+    if not stat.S_ISREG(found.st_mode):
+        kind = _SPECIAL.get(stat.S_IFMT(found.st_mode), "something else")
+        link = " (by a link)" if os.path.islink(path) else ""
+        raise PareError(f"{path}: {kind}{link}, not a regular file; only regular files are read.")
+    return found
+
+
+def check_name(path: str | Path) -> None:
+    """Raise if a name is not UTF-8, which ids, tables and records are written in."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        name = os.fsencode(path).decode("utf-8", "backslashreplace")
+        raise PareError(f"{name}: the name is not UTF-8; rename it (convmv renames many at once).") from None
+
+
+def check_memory(path: str | Path, needed: int, memory: int | None = MEMORY, *, instead: str = "") -> None:
+    """Raise if the contents of a file would take more memory than may be used.
+
+    Args:
+        path: the file.
+        needed: bytes that its contents take, as the file declares them.
+        memory: bytes that may be used; None for any number.
+        instead: what else could be done, as a clause: `save the embeddings as .npy, which is read in blocks`.
+    """
+    if memory is not None and needed > memory:
+        raise PareError(
+            f"{path}: its contents take {format_size(needed)} in memory, and {format_size(memory)} may be used; "
+            f"allow more with --memory (memory=){f', or {instead}' if instead else ''}."
+        )
+
+
+# --- text and JSON -------------------------------------------------------------------------------------------------
+
+
+def read_text(
+    path: str | Path, what: str = "text file", *, memory: int | None = MEMORY, remedy: str = "Replace it."
+) -> str:
+    """The text of a UTF-8 file, with or without a byte-order mark."""
+    with reading(path, what, remedy=remedy):
+        # Python's text takes up to four bytes for each of the file's.
+        check_memory(path, 4 * os.path.getsize(path), memory)
+        return Path(path).read_text(encoding="utf-8-sig")
+
+
+def read_json(path: str | Path, what: str = "JSON file", *, remedy: str = "Replace it.") -> dict[str, Any]:
+    """The object in a JSON file."""
+    text = read_text(path, what, remedy=remedy)
+    with damaged(path, what, remedy=remedy):
+        value = json.loads(text)
+    if not isinstance(value, dict):
+        raise PareError(f"{path}: not a readable {what} (it holds a {type(value).__name__}, not an object). {remedy}")
+    return value
+
+
+# --- numpy's files -------------------------------------------------------------------------------------------------
+
+
+class NpyHeader(NamedTuple):
+    """What a `.npy` file says it holds."""
+
+    shape: tuple[int, ...]
+    fortran: bool  # stored column by column
+    dtype: np.dtype[Any]
+    offset: int  # where the data begin
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of data."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_npy_header(stream: IO[bytes], size: int) -> NpyHeader:
+    """The header of a `.npy` file of `size` bytes, refused if it promises what the file cannot hold."""
+    from numpy.lib import format as npy
+
+    version = npy.read_magic(stream)
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    header = NpyHeader(shape, fortran, dtype, stream.tell())
+    if dtype.hasobject:
+        raise PareError("it holds Python objects, which could run code; save numbers or text")
+    if any(length < 0 for length in shape):
+        raise PareError(f"its shape is {shape}")
+    if header.offset + header.nbytes > size:
+        raise PareError(f"truncated; shape {shape} needs {header.offset + header.nbytes} bytes, {size} found")
+    if max(shape, default=0) > size:  # only where another dimension is 0: nothing vouches for this one
+        raise PareError(f"its shape is {shape}, which holds nothing")
+    return header
+
+
+def read_array(path: str | Path, what: str = ".npy file", *, memory: int | None = MEMORY) -> NDArray[Any]:
+    """The array in a `.npy` file; never a pickle."""
+    import numpy as np
+
+    with reading(path, what), Path(path).open("rb") as stream:
+        with _place(path):
+            header = read_npy_header(stream, os.fstat(stream.fileno()).st_size)
+        check_memory(path, header.nbytes, memory)
+        stream.seek(0)
+        return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def read_arrays(
+    path: str | Path,
+    what: str = ".npz file",
+    *,
+    memory: int | None = MEMORY,
+    remedy: str = "Replace it.",
+    instead: str = "",
+) -> dict[str, NDArray[Any]]:
+    """The arrays in a `.npz` file by name; never pickles, and at most `memory` bytes (None: any number)."""
+    import numpy as np
+
+    arrays: dict[str, NDArray[Any]] = {}
+    with reading(path, what, remedy=remedy), Path(path).open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
+        _check_members(path, members, os.fstat(stream.fileno()).st_size)
+        check_memory(path, sum(member.file_size for member in members), memory, instead=instead)
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            if name in arrays:
+                raise PareError(f"{path}: it holds two arrays named {name!r}. {remedy}")
+            with archive.open(member) as data:
+                with _place(f"{path}: {member.filename}"):
+                    read_npy_header(data, member.file_size)
+                data.seek(0)
+                arrays[name] = np.lib.format.read_array(data, allow_pickle=False)
+    return arrays
+
+
+def _check_members(path: str | Path, members: Sequence[zipfile.ZipInfo], size: int) -> None:
+    """Raise if a zip declares members that its bytes cannot hold, or that numpy does not write."""
+    if sum(member.compress_size for member in members) > size:
+        raise PareError(f"{path}: damaged; its members are larger than the file.")
+    for member in members:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise PareError(f"{path}: {member.filename} is compressed in a way that numpy does not write.")
+        if member.file_size > member.compress_size * _DEFLATE_RATIO:
+            raise PareError(f"{path}: damaged; {member.filename} declares more than its compressed bytes can hold.")
+
+
+@contextmanager
+def _place(where: str | Path) -> Iterator[None]:
+    """Put where it was found before the message of a check that does not know."""
+    try:
+        yield
+    except PareError as error:
+        raise PareError(f"{where}: {error}.") from error
+
+
+# --- Parquet -------------------------------------------------------------------------------------------------------
+
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
+
+
+def read_parquet(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    what: str = "Parquet file",
+    memory: int | None = MEMORY,
+    remedy: str = "Replace it.",
+) -> pa.Table:
+    """A Parquet file as a table whose every offset, index and text has been checked; all columns if none are named."""
+    import pyarrow.parquet as pq
+
+    with reading(path, what, remedy=remedy), pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        missing = [name for name in columns or () if name not in names]
+        if missing:
+            raise PareError(f"{path}: there is no column {missing[0]!r}; it has {', '.join(names)}.")
+        check_memory(path, _parquet_size(file.metadata, columns), memory)
+        table = file.read(columns=None if columns is None else list(columns))
+        table.validate(full=True)
+        return table
+
+
+def _parquet_size(metadata: Any, columns: Sequence[str] | None) -> int:
+    """About how many bytes some columns take in memory, as the file declares them."""
+    size = 0
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        for place in range(row_group.num_columns):
+            chunk = row_group.column(place)
+            if columns is None or chunk.path_in_schema.split(".")[0] in columns:
+                values = chunk.num_values * _WIDTHS.get(chunk.physical_type, 4)
+                size += max(values, chunk.total_uncompressed_size)
+    return size

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import tracemalloc
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paredown.data import Labels, Scores, check_ids, hash_ids, id_array, unit_rows
+from paredown.data import Labels, Scores, check_ids, hash_ids, id_array, natural_order, unit_rows
 from paredown.errors import PareError
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), min_size=1, max_size=12)
@@ -53,6 +56,38 @@ def test_hash_is_the_same_on_every_machine(names: list[str], seed: int) -> None:
     assert hash_ids(id_array(names), seed=seed).tolist() == [plain_hash(name, seed) for name in names]
     numbers = [-1, 0, 1, 2**40]
     assert hash_ids(np.array(numbers), seed=seed).tolist() == [plain_hash(number, seed) for number in numbers]
+
+
+def test_one_long_id_does_not_widen_all_the_others() -> None:
+    names = [f"{row:05d}" for row in range(60_000)]
+    names[30_000] = "x" * 20_000
+    ids = id_array(names)
+    tracemalloc.start()
+    hashes = hash_ids(ids, seed=3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**27  # padded to the longest, the ids take 4.8 GB
+    for row in (0, 30_000, 59_999):
+        assert hashes[row] == plain_hash(names[row], 3)
+
+
+@given(st.lists(TEXT, min_size=1, max_size=30), st.integers(1, 40))
+def test_hashes_do_not_depend_on_how_many_fit_into_memory(names: list[str], words: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("paredown.data._HASH_WORDS", words)
+        assert hash_ids(id_array(names), seed=1).tolist() == [plain_hash(name, 1) for name in names]
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_is_64_bits(seed: int) -> None:
+    with pytest.raises(PareError, match=rf"seed must be a whole number from 0 to 2\^64 - 1, got {seed}"):
+        hash_ids(np.arange(3), seed=seed)
+    assert len(hash_ids(np.arange(3), seed=2**64 - 1)) == 3
+
+
+def test_natural_order_knows_digits_from_their_lookalikes() -> None:
+    names = ["a²", "a10", "a2", "a٣"]
+    assert [path.name for path in sorted(map(Path, names), key=natural_order)] == ["a2", "a٣", "a10", "a²"]
 
 
 def test_ids_must_be_unique_and_present() -> None:

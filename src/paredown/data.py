@@ -7,7 +7,7 @@ Everything that must not depend on the order of files or rows (ties, samples, ra
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 _STRING = np.dtypes.StringDType()
-_HASH_ROWS = 65_536  # rows hashed at once: bounds the memory of the padded code-point table
+_HASH_ROWS = 65_536  # rows hashed at once,
+_HASH_WORDS = 2**22  # and words of two code points in them: bounds the memory of the padded table
 
 
 def id_array(values: ArrayLike) -> NDArray[Any]:
@@ -70,19 +71,39 @@ def check_ids(ids: NDArray[Any]) -> None:
 
 def hash_ids(ids: NDArray[Any], *, seed: int) -> NDArray[np.uint64]:
     """A seeded 64-bit hash of each id, the same on every machine and in any row order."""
-    start = _mix(np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15))
+    if not 0 <= seed < 2**64:
+        raise PareError(f"seed must be a whole number from 0 to 2^64 - 1, got {seed}.")
+    start = _mix(np.uint64((seed + 0x9E3779B97F4A7C15) % 2**64))
     if ids.dtype.kind == "i":
         return _mix(ids.astype(np.uint64) ^ start)
     hashes = np.empty(len(ids), np.uint64)
     for first in range(0, len(ids), _HASH_ROWS):
         text = ids[first : first + _HASH_ROWS]
-        width = int(np.strings.str_len(text).max()) // 2 + 1  # two code points to a word
-        words = text.astype(f"U{2 * width}").view(np.uint64).reshape(len(text), width)
-        value = np.full(len(text), start)
-        for column in words.T:
-            value = np.where(column != 0, _mix(value ^ column), value)  # padding leaves the hash alone
-        hashes[first : first + _HASH_ROWS] = value
+        widths = np.strings.str_len(text) // 2 + 1  # two code points to a word
+        for rows in _alike_in_width(widths):
+            hashes[first : first + _HASH_ROWS][rows] = _hash_text(text[rows], int(widths[rows].max()), start)
     return hashes
+
+
+def _hash_text(text: NDArray[Any], width: int, start: np.uint64) -> NDArray[np.uint64]:
+    words = text.astype(f"U{2 * width}").view(np.uint64).reshape(len(text), width)
+    value = np.full(len(text), start)
+    for column in words.T:
+        value = np.where(column != 0, _mix(value ^ column), value)  # padding leaves the hash alone
+    return value
+
+
+def _alike_in_width(widths: NDArray[Any]) -> Iterator[Any]:
+    """Rows to hash together: all of them, or those of like width where padding to the widest would fill the memory."""
+    if len(widths) * int(widths.max()) <= _HASH_WORDS:
+        yield slice(None)
+        return
+    order = np.argsort(widths, kind="stable")
+    while len(order):
+        ends = np.arange(1, len(order) + 1) * widths[order]  # words that the narrowest rows take when padded
+        fitting = max(1, int(np.searchsorted(ends, _HASH_WORDS, side="right")))
+        yield order[:fitting]
+        order = order[fitting:]
 
 
 def _mix(x: Any) -> Any:
@@ -265,4 +286,4 @@ def name_rows(rows: Sequence[int] | NDArray[Any], *, ids: NDArray[Any] | None = 
 def natural_order(path: Path) -> list[tuple[int, int | str]]:
     """A sort key that puts shard-2 before shard-10."""
     parts = re.split(r"(\d+)", path.name)
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in parts if part]
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from paredown import PareError
-from paredown.cli import app
+from paredown.cli.run import app
 from paredown.perceptron import simulate
 
 SMALL = ["simulate", "--alpha-prune", "2", "--keep-fraction", "0.5", "--n-features", "20", "--draws", "4"]
@@ -68,5 +68,5 @@ def test_help_has_an_example():
 
 
 def test_starting_the_command_line_imports_no_numpy():
-    code = "import sys, paredown.cli; assert not {'numpy', 'scipy'} & set(sys.modules)"
+    code = "import sys, paredown.cli.run; assert not {'numpy', 'scipy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

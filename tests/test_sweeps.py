@@ -18,7 +18,7 @@ import pytest
 import quick_students
 from typer.testing import CliRunner
 
-from paredown.cli import app
+from paredown.cli.run import app
 from paredown.data import Scores
 from paredown.errors import PareError
 from paredown.io import write_scores

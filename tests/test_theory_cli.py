@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import paredown as pdn
-from paredown.cli import app
+from paredown.cli.run import app
 
 
 def run(*arguments: str) -> str:
@@ -56,5 +56,5 @@ def test_mistakes_are_explained(arguments: list[str], message: str) -> None:
 
 
 def test_importing_the_command_line_loads_no_numerics() -> None:
-    code = "import sys, paredown.cli; sys.exit(any(m in sys.modules for m in ('numpy', 'scipy')))"
+    code = "import sys, paredown.cli.run; sys.exit(any(m in sys.modules for m in ('numpy', 'scipy')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

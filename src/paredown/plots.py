@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from paredown.errors import PareError
 from paredown.sweeps.summary import curves_by_way
+from paredown.text import printable
 
 __all__ = [
     "COLORS",
@@ -152,7 +153,7 @@ def sweep_picture(table: Any, path: Path) -> Path | None:
                 style = {"marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.4}
                 axes.errorbar(*_columns(points), color=fraction_color(fraction), label=f"f = {fraction:g}", **style)
             axes.set(xscale="log", yscale="log", xlabel="examples kept")
-            axes.set_title(way, loc="left")
+            axes.set_title(printable(way), loc="left", parse_math=False)  # a metric's name is anyone's
             axes.legend()
             for axis in (axes.xaxis, axes.yaxis):
                 plain_ticks(axis)

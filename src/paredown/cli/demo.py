@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paredown.cli.app import JsonOption, app, console, emit, progress_bar, say
+from paredown.cli.app import JsonOption, app
+from paredown.cli.terminal import Grid, compose, emit, progress_bar, say
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from paredown.demo import DemoRow
 
 
@@ -39,7 +42,8 @@ def demo(
 
     def show() -> None:
         _show(rows, repeats)
-        say(f"Plot: [bold]{out / 'demo.png'}[/]; table: {out / 'demo.csv'}; what prune writes: {out / 'pruned'}")
+        files = (out / "demo.png", out / "demo.csv", out / "pruned")
+        say("Plot: [bold]{}[/]; table: {}; what prune writes: {}", *files)
 
     emit({"rows": [row._asdict() for row in rows], "plot": str(out / "demo.png")}, as_json=as_json, show=show)
 
@@ -66,25 +70,21 @@ def _draw(rows: list[DemoRow], path: Path) -> None:
 
 
 def _show(rows: list[DemoRow], repeats: int) -> None:
-    from rich.table import Table
-
     cells = {(row.method, row.keep_fraction): row for row in rows}
     full = next(row for row in rows if row.method == "full")
     fractions = sorted({row.keep_fraction for row in rows if row.method != "full"})
-    table = Table(
-        title=f"Test accuracy in %, {repeats} splits; with all {full.kept} examples {_percent(full)}",
-        caption="Below random: points more or less than random subsets of equal size. ± is one standard error; "
-        "green wins and red loses by more than two.",
-        title_justify="left",
-        caption_justify="left",
+    table = Grid(
+        compose("Test accuracy in %, {} splits; with all {} examples {}", repeats, full.kept, _percent(full)),
+        {"keep_fraction": "left", **{f"{fraction:g}": "right" for fraction in fractions}},
+        caption=compose(
+            "Below random: points more or less than random subsets of equal size. ± is one standard error; "
+            "green wins and red loses by more than two."
+        ),
     )
-    table.add_column("keep_fraction")
-    for fraction in fractions:
-        table.add_column(f"{fraction:g}", justify="right", no_wrap=True)
-    table.add_row("random", *(_percent(cells["random", f]) for f in fractions), end_section=True)
+    table.add("random", *(_percent(cells["random", f]) for f in fractions), end_section=True)
     for method in dict.fromkeys(row.method for row in rows if row.method not in ("full", "random")):
-        table.add_row(method, *(_difference(cells[method, f]) for f in fractions))
-    console.print(table)
+        table.add(method, *(_difference(cells[method, f]) for f in fractions))
+    table.show()
     _sum_up([row for row in rows if row.method not in ("full", "random")])
 
 
@@ -93,21 +93,32 @@ def _sum_up(compared: list[DemoRow]) -> None:
     wins = [row for row in compared if row.difference > 2 * row.difference_stderr]
     losses = [row for row in compared if row.difference < -2 * row.difference_stderr]
     say(
-        f"Of {len(compared)} prunings, {len(wins)} beat random subsets of the same size, {len(losses)} lose to them "
-        f"and {len(compared) - len(wins) - len(losses)} cannot be told apart."
+        "Of {} prunings, {} beat random subsets of the same size, {} lose to them and {} cannot be told apart.",
+        len(compared),
+        len(wins),
+        len(losses),
+        len(compared) - len(wins) - len(losses),
     )
     for rows, best, word in ((wins, max, "won"), (losses, min, "lost")):
         if rows:
             row = best(rows, key=lambda row: row.difference)
-            by = f"{100 * abs(row.difference):.1f} points"
-            say(f"Most was {word} by [bold]{row.method}[/] at keep_fraction {row.keep_fraction:g}: {by}.")
+            points = 100 * abs(row.difference)
+            say(
+                "Most was {} by [bold]{}[/] at keep_fraction {:g}: {:.1f} points.",
+                word,
+                row.method,
+                row.keep_fraction,
+                points,
+            )
 
 
 def _percent(row: DemoRow) -> str:
     return f"{100 * row.accuracy:.1f}±{100 * row.stderr:.1f}"
 
 
-def _difference(row: DemoRow) -> str:
+def _difference(row: DemoRow) -> Text:
     significant = abs(row.difference) > 2 * row.difference_stderr
-    color = ("green" if row.difference > 0 else "red") if significant else "dim"
-    return f"[{color}]{100 * row.difference:+.1f}±{100 * row.difference_stderr:.1f}[/]"
+    numbers = compose("{:+.1f}±{:.1f}", 100 * row.difference, 100 * row.difference_stderr)
+    if not significant:
+        return compose("[dim]{}[/]", numbers)
+    return compose("[green]{}[/]" if row.difference > 0 else "[red]{}[/]", numbers)

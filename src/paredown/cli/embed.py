@@ -7,10 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from paredown.cli.app import JsonOption, app, emit, progress_bar, say
-from paredown.cli.inputs import Columns, IdFile, LabelFile, OnBad, Seed, Split, open_sources, show_skipped
+from paredown.cli.app import JsonOption, app
+from paredown.cli.inputs import (
+    Columns,
+    IdFile,
+    LabelFile,
+    OnBad,
+    Seed,
+    Split,
+    open_sources,
+    show_skipped,
+    show_warnings,
+)
+from paredown.cli.terminal import emit, progress_bar, say
+from paredown.text import quoted
 
 if TYPE_CHECKING:
     from paredown.encoders.simclr import SimCLR
@@ -99,18 +110,22 @@ def embed(
 
     def show() -> None:
         if trained is not None:
-            how = "was trained already" if trained.already else "trained"
-            course = f"loss {trained.losses[0]:.3f} in the first epoch, {trained.losses[-1]:.3f} in the last"
-            say(f"Encoder [bold]{escape(str(trained.path))}[/] {how}: {len(trained.losses)} epochs, {course}.")
-        say(f"Encoder: {escape(store.provenance['encoder'])}.")
-        for warning in store.provenance["warnings"]:
-            say(f"[yellow]Warning:[/] {escape(warning)}")
+            say(
+                "Encoder [bold]{}[/] {}: {} epochs, loss {:.3f} in the first epoch, {:.3f} in the last.",
+                trained.path,
+                "was trained already" if trained.already else "trained",
+                len(trained.losses),
+                trained.losses[0],
+                trained.losses[-1],
+            )
+        say("Encoder: {}.", store.provenance["encoder"])
+        show_warnings(store.provenance["warnings"])
         show_skipped([list(item) for item in store.skipped])
         new = len(opened) - store.already
         speed = f", {new / seconds:,.1f} images per second" if new else ""
         before = f"; {store.already:,} were there already" if store.already else ""
-        size = f"{store.examples:,} embeddings of {store.dim} numbers"
-        say(f"{size} in [bold]{escape(str(out))}[/]{before}{speed}. Next: paredown prune {escape(str(out))} -o DIR")
+        say("{:,} embeddings of {} numbers in [bold]{}[/]{}{}.", store.examples, store.dim, out, before, speed)
+        say("Next: paredown prune {} -o DIR", quoted(out))
 
     result = {"out": str(out), "already": store.already, "seconds": round(seconds, 3), **store.provenance}
     if trained is not None:

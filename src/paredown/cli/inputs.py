@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from paredown.cli.app import say
+from paredown.cli.terminal import say
 
 if TYPE_CHECKING:
     from paredown.sources import Source
@@ -27,6 +27,7 @@ __all__ = [
     "open_sources",
     "read_column",
     "show_skipped",
+    "show_warnings",
 ]
 
 Sources = Annotated[
@@ -98,8 +99,14 @@ def read_column(path: Path | None) -> Any:
 def show_skipped(skipped: list[list[str]]) -> None:
     """List what was left out, the first ten."""
     if skipped:
-        say(f"[yellow]Skipped {len(skipped)}:[/]")
+        say("[yellow]Skipped {}:[/]", len(skipped))
         for what, why in skipped[:10]:
-            say(f"  {escape(what)}: {escape(why)}")
+            say("  {}: {}", what, why)
         if len(skipped) > 10:
-            say(f"  and {len(skipped) - 10} more, all listed in the provenance")
+            say("  and {} more, all listed in the provenance", len(skipped) - 10)
+
+
+def show_warnings(warnings: Iterable[str]) -> None:
+    """Say what may be wrong with a result."""
+    for warning in warnings:
+        say("[yellow]Warning:[/] {}", warning)

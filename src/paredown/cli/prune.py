@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from paredown.cli.app import JsonOption, app, console, emit, error_console, progress_bar, say
+from paredown.cli.app import JsonOption, app
 from paredown.cli.inputs import (
     Columns,
     IdFile,
@@ -43,6 +42,8 @@ from paredown.cli.scoring import (
     ready_encoder,
     show_scoring,
 )
+from paredown.cli.terminal import Grid, aside, compose, emit, progress_bar, say
+from paredown.text import quoted
 
 if TYPE_CHECKING:
     from paredown.scale import StreamedSelection
@@ -160,8 +161,8 @@ def prune(
     def show() -> None:
         show_scoring(kept.scores.provenance)
         _show_selection(kept, table, b)
-        say(f"Manifest, provenance and class table written to [bold]{out}[/].")
-        say(f"Next: paredown export {out} --to ids -o kept.txt   (see paredown export --help)")
+        say("Manifest, provenance and class table written to [bold]{}[/].", out)
+        say("Next: paredown export {} --to ids -o kept.txt   (see paredown export --help)", quoted(out))
 
     emit(result, as_json=as_json, show=show)
 
@@ -197,7 +198,7 @@ def export(
     emit(
         {"out": str(out), "to": to, "examples": number},
         as_json=as_json,
-        show=lambda: say(f"{number:,} kept examples written to [bold]{out}[/] as {to}."),
+        show=lambda: say("{:,} kept examples written to [bold]{}[/] as {}.", number, out, to),
     )
 
 
@@ -208,32 +209,30 @@ def _announce_table(source: Path, metric: str, memory: str) -> None:
     table = open_scores(source, metric=metric)
     needed = in_memory_bytes(table)
     if needed > parse_size(memory):
-        text = f"{source}: {len(table):,} rows would need about {format_size(needed)}, so they are streamed (--memory)."
-        error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
+        size = format_size(needed)
+        aside("{}: {:,} rows would need about {}, so they are streamed (--memory).", source, len(table), size)
 
 
 def _show_selection(kept: Selection | StreamedSelection, table: Any, b: dict[str, float]) -> None:
-    from rich.table import Table
-
     recipe = kept.recipe
     floor = f", floor {recipe['balance']:g} per {recipe['grouped_by']}" if recipe["grouped_by"] else ""
     how = f"{recipe['strategy']}, metric {kept.scores.metric}{floor}"
-    say(f"Kept [bold]{len(kept):,}[/] of {len(kept.scores):,} examples ({how}).")
+    say("Kept [bold]{:,}[/] of {:,} examples ({}).", len(kept), len(kept.scores), how)
     if table is not None:
         rows = table.to_pylist()
         name = table.column_names[0]
-        shown = Table(title=f"{name} balance b: {b['before']:.3f} before, {b['after']:.3f} after", title_justify="left")
         ranges = {"score_min": "lowest score", "score_median": "median", "score_max": "highest"}
         ranges = {column: heading for column, heading in ranges.items() if column in table.column_names}
-        for heading in (name, "examples", "kept", "kept %", *ranges.values()):
-            shown.add_column(heading, justify="left" if heading == name else "right")
+        numbers = ("examples", "kept", "kept %", *ranges.values())
+        title = compose("{} balance b: {:.3f} before, {:.3f} after", name, b["before"], b["after"])
+        shown = Grid(title, {name: "left", **dict.fromkeys(numbers, "right")})
         for row in rows[:_SHOWN_CLASSES]:
             scores = ("" if row[column] is None else f"{row[column]:.4f}" for column in ranges)
-            shown.add_row(
-                str(row[name]), f"{row['examples']:,}", f"{row['kept']:,}", f"{100 * row['kept_fraction']:.1f}", *scores
+            shown.add(
+                row[name], f"{row['examples']:,}", f"{row['kept']:,}", f"{100 * row['kept_fraction']:.1f}", *scores
             )
-        console.print(shown)
+        shown.show()
         if len(rows) > _SHOWN_CLASSES:
-            say(f"... and {len(rows) - _SHOWN_CLASSES} more in classes.csv")
+            say("... and {} more in classes.csv", len(rows) - _SHOWN_CLASSES)
     for note in kept.notes:
-        say(f"Note: {escape(note)}")
+        say("Note: {}", note)

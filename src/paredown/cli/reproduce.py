@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paredown.cli.app import JsonOption, app, console, emit, progress_bar, say
+from paredown.cli.app import JsonOption, app
+from paredown.cli.terminal import Grid, compose, emit, progress_bar, say
 from paredown.errors import PareError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _list_figures() -> None:
     from paredown.reproduce import FIGURES
 
     for name, shows in FIGURES.items():
-        say(f"  [bold]{name:<22}[/] {shows}")
+        say("  [bold]{:<22}[/] {}", name, shows)
     say("Give some of these names, or --all.")
 
 
@@ -92,30 +93,28 @@ def _as_dict(result: Reproduced) -> dict[str, Any]:
 
 
 def _show(results: list[Reproduced]) -> None:
-    from rich.markup import escape
-
     for result in results:
         took = f"made in {result.seconds:.0f} s, {result.cpu_seconds:.0f} s of processors"
         how = took if result.made else "there already"
-        say(f"[bold]{result.name}[/]: {escape(str(result.png))} ({how})")
+        say("[bold]{}[/]: {} ({})", result.name, result.png, how)
         for claim in result.claims:
-            verdict = "[green]held[/]" if claim.held else "[red]did not hold[/]"
-            say(f"  {verdict}: {escape(claim.claim)}\n    {escape(claim.evidence)}")
-    say(f"All on one page: [bold]{escape(str(results[0].png.with_name('results.md')))}[/]")
+            verdict = compose("[green]held[/]" if claim.held else "[red]did not hold[/]")
+            say("  {}: {}\n    {}", verdict, claim.claim, claim.evidence)
+    say("All on one page: [bold]{}[/]", results[0].png.with_name("results.md"))
 
 
 def _show_rehearsed(rehearsed: dict[str, list[Rehearsed]], names: list[str]) -> None:
-    from rich.table import Table
-
-    shown = Table(title="what would be trained; every network was built and took a step", title_justify="left")
-    for heading in ("figure", "data", "recipe", "as", "weights", "trainings", "FLOPs"):
-        shown.add_column(heading, justify="right" if heading in ("weights", "trainings", "FLOPs") else "left")
+    texts, numbers = ("figure", "data", "recipe", "as"), ("weights", "trainings", "FLOPs")
+    shown = Grid(
+        compose("what would be trained; every network was built and took a step"),
+        {**dict.fromkeys(texts, "left"), **dict.fromkeys(numbers, "right")},
+    )
     for name, parts in rehearsed.items():
         for part in parts:
             flops = "" if part.flops is None else f"{part.flops:.1e}"
             count = f"{part.weights:,}"
-            shown.add_row(name, part.data, part.recipe, part.role, count, f"{part.trainings:,}", flops)
-    console.print(shown)
+            shown.add(name, part.data, part.recipe, part.role, count, f"{part.trainings:,}", flops)
+    shown.show()
     simulated = [name for name in names if name not in rehearsed]
     if simulated:
-        say(f"Theory and simulation only, nothing to build: {', '.join(simulated)}")
+        say("Theory and simulation only, nothing to build: {}", ", ".join(simulated))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paredown.cli.app import JsonOption, app, emit, progress_bar, say
+from paredown.cli.app import JsonOption, app
 from paredown.cli.inputs import (
     Columns,
     IdFile,
@@ -44,6 +44,8 @@ from paredown.cli.scoring import (
     ready_encoder,
     show_scoring,
 )
+from paredown.cli.terminal import emit, progress_bar, say
+from paredown.text import quoted
 
 if TYPE_CHECKING:
     from paredown.data import Scores
@@ -142,8 +144,9 @@ def score(
         for scores in scored:
             show_scoring(scores.provenance)
         by = "" if len(scored) == 1 else f" by each of {len(scored)} metrics"
-        which = "" if len(scored) == 1 else f" --metric {first.metric}"
-        say(f"{len(first):,} scores{by} written to [bold]{out}[/]. Next: paredown prune {out}{which} -o DIR")
+        which = "" if len(scored) == 1 else f" --metric {quoted(first.metric)}"
+        say("{:,} scores{} written to [bold]{}[/].", len(first), by, out)
+        say("Next: paredown prune {}{} -o DIR", quoted(out), which)
 
     record = first.provenance if len(scored) == 1 else {"metrics": {s.metric: s.provenance for s in scored}}
     emit({"scores": str(out), "examples": len(first), **record}, as_json=as_json, show=show)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from paredown.cli.app import error_console, say
-from paredown.cli.inputs import show_skipped
+from paredown.cli.inputs import show_skipped, show_warnings
+from paredown.cli.terminal import aside, say
 
 if TYPE_CHECKING:
     from paredown.models import FittedModel
@@ -178,30 +177,25 @@ def announce(sources: list[Source], metrics: list[str], options: dict[str, Any],
         labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
         place = f"{source.location} ({source.kind}{labels})"
         for metric in (metric for metric in known if metric not in training):
-            _say_aside(f"{place}: {estimate(source, metric=metric, k=options.get('k'), encoder=network)}")
+            aside("{}: {}", place, estimate(source, metric=metric, k=options.get("k"), encoder=network))
         if training:
             relevant = {name: options[name] for name in _COSTLY if name in options}
-            _say_aside(f"{place}, {len(source):,} examples: {estimate_cost(training, source, **relevant)}")
-
-
-def _say_aside(text: str) -> None:
-    error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
+            aside("{}, {:,} examples: {}", place, len(source), estimate_cost(training, source, **relevant))
 
 
 def show_scoring(provenance: dict[str, Any]) -> None:
     """What a user should know of how scores were made."""
     report = provenance.get("report", {})
     if "encoder" in provenance.get("source", {}):
-        say(f"Encoder: {escape(provenance['source']['encoder'])}.")
-    for warning in provenance.get("warnings", []):
-        say(f"[yellow]Warning:[/] {escape(warning)}")
+        say("Encoder: {}.", provenance["source"]["encoder"])
+    show_warnings(provenance.get("warnings", []))
     if "model" in provenance:
-        say(f"Scored with the model {provenance['model']['fingerprint']}; nothing was fitted.")
+        say("Scored with the model {}; nothing was fitted.", provenance["model"]["fingerprint"])
     elif "k" in report:
         others = report.get("k_sensitivity", {})
         text = ", ".join(f"{value:.2f} at k = {k}" for k, value in others.items())
         lowest = min(others.values(), default=1.0)
         matters = "hardly" if lowest > 0.8 else "somewhat" if lowest > 0.5 else "much"
         measured = f"rank correlation with the scores {text}: the choice of k matters {matters}" if text else ""
-        say(f"Prototypes: k = {report['k']}; {measured or 'sensitivity to k not measured'}.")
+        say("Prototypes: k = {}; {}.", report["k"], measured or "sensitivity to k not measured")
     show_skipped(provenance.get("skipped", []))

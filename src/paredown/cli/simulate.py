@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paredown.cli.app import JsonOption, app, console, emit, progress_bar
+from paredown.cli.app import JsonOption, app
+from paredown.cli.terminal import emit, progress_bar, say
 
 if TYPE_CHECKING:
     from paredown.perceptron import Simulation
@@ -110,10 +111,11 @@ def _as_dict(simulation: Simulation, theory: float | None) -> dict[str, Any]:
 
 
 def _show(simulation: Simulation, theory: float | None) -> None:
-    console.print(_sentence(simulation, theory), soft_wrap=True, highlight=False)
+    for sentence in _sentences(simulation, theory):
+        say("{}", sentence)
 
 
-def _sentence(simulation: Simulation, theory: float | None) -> str:
+def _sentences(simulation: Simulation, theory: float | None) -> list[str]:
     setting, count = simulation.setting, len(simulation.draws)
     spread = f" ± {simulation.stderr:.1g} (standard error over {count} draws)" if count > 1 else " (one draw)"
     blind = setting.keep_fraction == 1 or setting.strategy == "random"
@@ -128,7 +130,7 @@ def _sentence(simulation: Simulation, theory: float | None) -> str:
         away = "" if z is None else f", {abs(z):.1f} standard errors {'below' if z > 0 else 'above'} the simulation"
         trained = " It takes the probe as independent of the examples." if setting.probe == "trained" else ""
         lines.append(f"Theory, for infinitely many dimensions: {theory:.5f}{away}.{trained}")
-    return "\n".join(lines)
+    return lines
 
 
 _STRATEGY_WORDS = {"hard": "the hardest", "easy": "the easiest", "window": "a window of", "random": "any"}

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from paredown.cli.app import JsonOption, app, console, emit, error_console, progress_bar, say
+from paredown.cli.app import JsonOption, app
+from paredown.cli.terminal import Grid, aside, compose, emit, progress_bar, say
 
 if TYPE_CHECKING:
     from paredown.sweeps import Plan, Swept
@@ -53,7 +53,7 @@ def sweep(
         "against_random": [{**vars(row), "z": row.z} for row in compared],
         "advice": advice(swept.table),
     }
-    emit(_finite(result), as_json=as_json, show=lambda: _show(swept, compared, result["advice"], picture))
+    emit(result, as_json=as_json, show=lambda: _show(swept, compared, result["advice"], picture))
     if swept.unfinished or len(swept.failed) == swept.table.num_rows:
         raise typer.Exit(1)
 
@@ -73,21 +73,21 @@ def _missing_classes(swept: Swept) -> list[dict[str, Any]]:
 def _announce(plan: Plan) -> None:
     left, all_ = len(plan.todo), len(plan.files)
     done = f", {all_ - left} of them done already" if left < all_ else ""
-    text = f"{plan.settings.data.source}: {all_} students{done}; recipe {plan.settings.student.recipe}."
-    error_console.print(escape(text), soft_wrap=not error_console.is_terminal, highlight=False)
+    settings = plan.settings
+    aside("{}: {} students{}; recipe {}.", settings.data.source, all_, done, settings.student.recipe)
 
 
 def _show(swept: Swept, compared: list[Comparison], advice: list[str], picture: Path | None) -> None:
-    from rich.table import Table
-
-    shown = Table(title="test error in % against random subsets of the same size", title_justify="left")
-    for heading in ("initial", "f", "kept", "pruned by", "error", "random", "difference", "z"):
-        shown.add_column(heading, justify="left" if heading == "pruned by" else "right")
+    headings = ("initial", "f", "kept", "pruned by", "error", "random", "difference", "z")
+    shown = Grid(
+        compose("test error in % against random subsets of the same size"),
+        {heading: "left" if heading == "pruned by" else "right" for heading in headings},
+    )
     for row in compared[:_SHOWN]:
         floor = f", floor {row.balance:g}" if row.balance else ""
         duration = f", m = {row.matched_iterations:g}" if row.matched_iterations < 1 else ""
         color = "" if not abs(row.z) >= 3 else "green" if row.z < 0 else "red"
-        shown.add_row(
+        shown.add(
             f"{row.initial_size:,}",
             f"{row.keep_fraction:g}",
             f"{row.kept:,}",
@@ -99,42 +99,38 @@ def _show(swept: Swept, compared: list[Comparison], advice: list[str], picture: 
             style=color,
         )
     if compared:
-        console.print(shown)
+        shown.show()
     else:
         say("Nothing to compare: no pruned student ended well beside a random one.")
     if len(compared) > _SHOWN:
-        say(f"... and {len(compared) - _SHOWN} more in results.parquet")
+        say("... and {} more in results.parquet", len(compared) - _SHOWN)
     for sentence in advice:
-        say(escape(sentence))
+        say("{}", sentence)
     for kind, runs in (("failed", swept.failed), ("unfinished", swept.unfinished)):
         for run, reason in runs[:_REASONS]:
-            say(f"[yellow]{kind}:[/] {escape(_name(vars(run)))}: {escape(reason)}")
+            say("[yellow]{}:[/] {}: {}", kind, _name(vars(run)), reason)
         if len(runs) > _REASONS:
-            say(f"... and {len(runs) - _REASONS} more")
+            say("... and {} more", len(runs) - _REASONS)
     if swept.failed:
-        say(f"{len(swept.failed)} of {swept.table.num_rows} students failed; --retry-failed trains them again.")
+        failed, all_ = len(swept.failed), swept.table.num_rows
+        say("{} of {} students failed; --retry-failed trains them again.", failed, all_)
     if swept.unfinished:
-        say(f"{len(swept.unfinished)} students did not end; the same command tries them again.")
+        say("{} students did not end; the same command tries them again.", len(swept.unfinished))
     if missing := _missing_classes(swept):
         worst = max(missing, key=lambda student: len(student["classes"]))
         some = ", ".join(worst["classes"][:5]) + (", ..." if len(worst["classes"]) > 5 else "")
         say(
-            f"[yellow]note:[/] {len(missing)} of {swept.table.num_rows} students saw no example of some class and "
-            f"cannot know it, e.g. none of {escape(some)} in {escape(_name(worst['run']))}; see missing_classes in the "
-            "results, and keep classes with balance in \\[grid]."
+            "[yellow]note:[/] {} of {} students saw no example of some class and cannot know it, e.g. none of {} in {}"
+            "; see missing_classes in the results, and keep classes with balance in \\[grid].",
+            len(missing),
+            swept.table.num_rows,
+            some,
+            _name(worst["run"]),
         )
-    say(f"Results: [bold]{swept.folder / 'results.parquet'}[/]" + (f"; picture: {picture}" if picture else ""))
+    drawn = f"; picture: {picture}" if picture else ""
+    say("Results: [bold]{}[/]{}", swept.folder / "results.parquet", drawn)
 
 
 def _name(run: dict[str, Any]) -> str:
     way = "random" if run["metric"] == "random" else f"{run['metric']}, {run['strategy']}"
     return f"{run['keep_fraction']:g} of {run['initial_size']:,} ({way}, seed {run['seed']})"
-
-
-def _finite(value: Any) -> Any:
-    """NaN, which JSON does not have, as null."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and value != value else value

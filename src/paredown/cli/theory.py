@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paredown.cli.app import JsonOption, app, console, emit
+from paredown.cli.app import JsonOption, app
+from paredown.cli.terminal import emit, say
 from paredown.errors import PareError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def theory(
         raise PareError("--min-keep-fraction belongs to the question how much to keep; leave --keep-fraction out.")
     solution = solve(alpha_prune, keep_fraction, alpha_tot=alpha_tot, theta=theta, strategy=strategy, window=window)
     answer = _answer(solution, asked)
-    emit(answer, as_json=as_json, show=lambda: console.print(_sentence(answer), highlight=False, soft_wrap=True))
+    emit(answer, as_json=as_json, show=lambda: say("{}", _sentence(answer)))
 
 
 def _answer(solution: Solution, asked: bool) -> dict[str, Any]:

@@ -1,0 +1,99 @@
+"""Run a verb. Whatever ends it, there is one clear message, and an exit code that a script can rely on."""
+
+from __future__ import annotations
+
+import errno
+import traceback
+import warnings
+from typing import Any
+
+import typer
+
+# Each module registers its verbs with the app.
+from paredown.cli import demo, embed, prune, reproduce, score, simulate, sweep, theory  # noqa: F401
+from paredown.cli.app import app
+from paredown.cli.terminal import aside, encode_all, flush
+from paredown.errors import PareError
+
+__all__ = ["BUG", "MISTAKE", "app", "run"]
+
+MISTAKE = 2  # the user can mend it: the command, a file, the memory or the disk
+BUG = 70  # as in sysexits.h; docs/command-line.md lists all codes
+
+_UsageError: Any = typer.BadParameter.__base__  # typer brings its own click, or takes the installed one
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+
+
+def run(arguments: list[str], *, debug: bool = False) -> int:
+    """Run the command line and return its exit code."""
+    encode_all()
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            code = app(args=arguments, standalone_mode=False)
+        flush()
+    except _UsageError as error:
+        _explain_usage(error)
+        return MISTAKE
+    except Exception as error:
+        if debug:
+            for line in traceback.format_exc().splitlines():
+                aside("{}", line)
+        return _explain(error)
+    except SystemExit as stop:  # rich and typer leave like this where nobody reads what they print
+        return 0 if isinstance(stop.__context__, BrokenPipeError) else int(stop.code or 0)
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    if isinstance(error, PareError):
+        _complain(error)
+    elif _is_full_disk(error):
+        _complain("the disk is full, and the output is not complete. Make room, or choose another output with -o.")
+    elif _is_out_of_memory(error):
+        _complain(
+            "there is not enough memory for this. Close other programs, use a smaller --memory or less data, or a "
+            "machine with more."
+        )
+    elif isinstance(error, OSError):
+        what = "" if error.filename is None else f"{error.filename}: "
+        _complain(f"{what}{error.strerror or error}.")
+    else:
+        aside(
+            "[bold red]internal error:[/] {}: {}\n"
+            "This is a bug in paredown. Please report it with what the same command prints with --debug.",
+            type(error).__name__,
+            error,
+        )
+        return BUG
+    return MISTAKE
+
+
+def _complain(message: object) -> None:
+    aside("[bold red]error:[/] {}", message)
+
+
+def _is_full_disk(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in _FULL_DISK
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Of Python and numpy; torch and ONNX Runtime have no class of errors for it on a processor."""
+    said = str(error).lower()
+    torch = isinstance(error, RuntimeError) and ("allocate memory" in said or "out of memory" in said)
+    return isinstance(error, MemoryError) or torch
+
+
+def _explain_usage(error: Any) -> None:
+    message = error.format_message()
+    if not message:  # the help, which is printed already
+        return
+    if error.ctx is not None:
+        aside("{}", error.ctx.get_usage())
+        aside("[dim]Try '{} {}' for help.[/]", error.ctx.command_path, error.ctx.help_option_names[0])
+    _complain(message)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning of a library, whose text may quote data."""
+    aside("[yellow]Warning:[/] {}", message)

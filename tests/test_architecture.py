@@ -18,7 +18,7 @@ LAYERS = [
     {"__init__", "errors", "progress", "text"},
     {"kinds", "workers"},
     {"data", "sizes"},
-    {"reading"},
+    {"columns", "reading"},
     {"laws"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},

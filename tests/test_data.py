@@ -91,7 +91,7 @@ def test_natural_order_knows_digits_from_their_lookalikes() -> None:
 
 
 def test_ids_must_be_unique_and_present() -> None:
-    with pytest.raises(PareError, match=r"1 ids occur more than once, e.g. 'a' at rows 0, 2; ids must be unique"):
+    with pytest.raises(PareError, match=r"1 id occurs more than once, e.g. 'a' at rows 0, 2; ids must be unique"):
         check_ids(id_array(["a", "b", "a"]))
     with pytest.raises(PareError, match=r"ids are missing at row 1"):
         id_array(np.array(["a", None, "c"], object))

@@ -147,7 +147,7 @@ def test_what_cannot_be_matched(images: Any, tmp_path: Path) -> None:
     [
         ("inf.csv", "id,score\na,1\nb,inf\n", r"must be finite numbers; 'score' is not at row 1"),
         ("gap.csv", "id,score\na,1\nb,\n", r"missing in column 'score' at row 1"),
-        ("twice.csv", "id,score\na,1\na,2\n", r"ids occur more than once, e.g. 'a' at rows 0, 1"),
+        ("twice.csv", "id,score\na,1\na,2\n", r"1 id occurs more than once, e.g. 'a' at rows 0, 1"),
         ("text.csv", "id,score\na,high\n", "no column of numbers"),
         ("flat.npy", np.zeros((2, 2)), r"float64 of shape \(2, 2\)"),
         ("broken.npy", "nonsense", "not a readable array"),

@@ -387,7 +387,7 @@ def test_memory_of_the_caller_is_copied(rng):
         ({"window": 1}, "window must be at least 2"),
         ({"member": -1}, "member must be at least 0"),
         ({"ids": ["a"]}, "there are 1 ids for 3 examples"),
-        ({"ids": ["a", "b", "a"]}, "1 ids occur more than once"),
+        ({"ids": ["a", "b", "a"]}, "1 id occurs more than once"),
         ({"repeats": "twice"}, "unknown way with repeats 'twice'; available: count, first"),
     ],
 )

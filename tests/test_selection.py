@@ -217,7 +217,7 @@ def test_balance_score_is_the_mean_over_pairs(counts: list[int]) -> None:
         ({"seed": -1}, r"seed must not be negative"),
         ({"balance": 0.5}, r"a floor or quota needs labels or clusters"),
         ({"labels": [0, 1]}, r"there are 2 labels for 3 examples"),
-        ({"ids": [0, 0, 1]}, r"ids occur more than once"),
+        ({"ids": [0, 0, 1]}, r"1 id occurs more than once"),
     ],
 )
 def test_bad_settings_are_named(options, message) -> None:

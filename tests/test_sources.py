@@ -309,7 +309,7 @@ def test_mixed_dimensions_across_shards(tmp_path) -> None:
 
 def test_duplicate_and_missing_ids(tmp_path) -> None:
     write_parquet(tmp_path / "x.parquet", np.ones((3, 2)), id=["a", "b", "a"])
-    with pytest.raises(PareError, match=r"x.parquet: 1 ids occur more than once, e.g. 'a' at rows 0, 2"):
+    with pytest.raises(PareError, match=r"x.parquet: 1 id occurs more than once, e.g. 'a' at rows 0, 2"):
         open_source(tmp_path / "x.parquet")
     write_parquet(tmp_path / "y.parquet", np.ones((3, 2)), id=["a", None, "c"])
     with pytest.raises(PareError, match=r"y.parquet: ids are missing at row 1"):

@@ -6,11 +6,13 @@ Everything that must not depend on the order of files or rows (ties, samples, ra
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,10 +24,14 @@ __all__ = [
     "Labels",
     "Scored",
     "Scores",
+    "check_clusters",
     "check_ids",
     "class_order",
+    "find_ids",
     "hash_ids",
     "id_array",
+    "join_ids",
+    "join_labels",
     "name_rows",
     "natural_order",
     "unit_rows",
@@ -35,38 +41,68 @@ __all__ = [
 _STRING = np.dtypes.StringDType()
 _HASH_ROWS = 65_536  # rows hashed at once,
 _HASH_WORDS = 2**22  # and words of two code points in them: bounds the memory of the padded table
+_EXACT_FLOAT = 2**53  # above it neighbouring whole numbers are the same floating-point number
 
 
 def id_array(values: ArrayLike) -> NDArray[Any]:
-    """Ids as int64 where they are whole numbers and as variable-width strings otherwise."""
-    ids = np.asarray(values)
-    if ids.ndim != 1:
-        raise PareError(f"ids must be one-dimensional, got shape {ids.shape}.")
+    """Ids as 64-bit whole numbers where they are whole numbers and as variable-width strings otherwise.
+
+    What was given comes back: text stays as written (`007` is not `7`), unsigned 64-bit numbers stay unsigned, and
+    anything that has no exact form as a number or as text is refused with its row.
+    """
+    ids = _exact_array(values, "ids")
+    if ids.dtype.kind == "u" and ids.dtype.itemsize == 8:
+        return ids.astype(np.uint64, copy=False)
     if ids.dtype.kind in "iu":
-        return ids.astype(np.int64)
-    if ids.dtype.kind in "UTO":
-        missing = [row for row, value in enumerate(ids.tolist()) if value is None or value == "" or value != value]
-        if missing:
+        return ids.astype(np.int64, copy=False)
+    if ids.dtype.kind == "T":
+        missing = np.flatnonzero(np.strings.str_len(ids) == 0)
+        if len(missing):
             raise PareError(f"ids are missing at {name_rows(missing)}; every example needs an id.")
-        return ids if ids.dtype.kind == "T" else ids.astype(str).astype(_STRING)
-    raise PareError(f"ids must be whole numbers or text, got {ids.dtype}.")
+        return ids
+    raise PareError(f"ids must be whole numbers or text, got {ids.dtype}; convert them to text.")
+
+
+def join_ids(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """The ids of several parts one after the other, none changed by it."""
+    parts = [part for part in parts if len(part)] or parts[:1]
+    kinds = {part.dtype for part in parts}
+    if len(kinds) > 1 and _STRING in kinds:
+        raise PareError("some ids are whole numbers and others are text; write all of them as text.")
+    if len(kinds) > 1:  # int64 and uint64, which numpy would turn into floating-point numbers
+        lowest, highest = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+        if lowest < 0 and highest >= 2**63:
+            raise PareError(f"ids from {lowest} to {highest} do not fit in 64 bits; write them as text.")
+        parts = [part.astype(np.int64 if highest < 2**63 else np.uint64) for part in parts]
+    return np.concatenate(parts)
 
 
 def check_ids(ids: NDArray[Any]) -> None:
     """Raise if any id occurs twice, naming the first few."""
+    if ids.dtype.kind in "iu" and np.all(ids[1:] > ids[:-1]):  # row numbers, mostly: no need to sort them
+        return
     hashes = hash_ids(ids, seed=0)
-    order = np.argsort(hashes, kind="stable")
-    repeated = order[1:][hashes[order[1:]] == hashes[order[:-1]]]
+    ordered = np.sort(hashes)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     # Equal hashes are almost surely equal ids; compare the ids themselves to be sure.
     seen: dict[Any, list[int]] = {}
-    for row in np.flatnonzero(np.isin(hashes, hashes[repeated])) if len(repeated) else ():
+    for row in np.flatnonzero(np.isin(hashes, repeated)) if len(repeated) else ():
         seen.setdefault(ids[row : row + 1].tolist()[0], []).append(int(row))
     twice = {key: rows for key, rows in seen.items() if len(rows) > 1}
     if twice:
         key, rows = next(iter(twice.items()))
-        raise PareError(
-            f"{len(twice)} ids occur more than once, e.g. {key!r} at {name_rows(rows)}; ids must be unique."
-        )
+        count = "1 id occurs" if len(twice) == 1 else f"{len(twice):,} ids occur"
+        raise PareError(f"{count} more than once, e.g. {key!r} at {name_rows(rows)}; ids must be unique.")
+
+
+def find_ids(ids: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each wanted id is among the ids, and which of the wanted are not there."""
+    if (ids.dtype.kind == "T") != (wanted.dtype.kind == "T") or len(ids) == 0:
+        return np.zeros(len(wanted), np.int64), np.arange(len(wanted))
+    hashes, sought = hash_ids(ids, seed=0), hash_ids(wanted, seed=0)
+    order = np.argsort(hashes)
+    rows = order[np.minimum(np.searchsorted(hashes[order], sought), len(order) - 1)]
+    return rows, np.flatnonzero(ids[rows] != wanted)
 
 
 def hash_ids(ids: NDArray[Any], *, seed: int) -> NDArray[np.uint64]:
@@ -74,7 +110,7 @@ def hash_ids(ids: NDArray[Any], *, seed: int) -> NDArray[np.uint64]:
     if not 0 <= seed < 2**64:
         raise PareError(f"seed must be a whole number from 0 to 2^64 - 1, got {seed}.")
     start = _mix(np.uint64((seed + 0x9E3779B97F4A7C15) % 2**64))
-    if ids.dtype.kind == "i":
+    if ids.dtype.kind in "iu":
         return _mix(ids.astype(np.uint64) ^ start)
     hashes = np.empty(len(ids), np.uint64)
     for first in range(0, len(ids), _HASH_ROWS):
@@ -106,6 +142,108 @@ def _alike_in_width(widths: NDArray[Any]) -> Iterator[Any]:
         order = order[fitting:]
 
 
+def _exact_array(values: Any, what: str) -> NDArray[Any]:
+    """A one-dimensional array that holds what was given and nothing else: text as `StringDType`, numbers as they are.
+
+    A list goes through Python's own types, since numpy would turn `[1, "a"]` into text and `[-1, 2**63]` into
+    floating-point numbers. `what` says what the values are, for messages.
+    """
+    if isinstance(values, list | tuple):
+        return _of_objects(list(values), what)
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise PareError(f"{what} must be one-dimensional, got shape {array.shape}.")
+    masked = np.flatnonzero(np.ma.getmaskarray(values)) if isinstance(values, np.ma.MaskedArray) else ()
+    if len(masked):
+        raise PareError(f"{what} are missing at {name_rows(masked)}; every example needs one.")
+    if array.dtype.kind in "OSU" or (array.dtype.kind == "T" and array.dtype != _STRING):
+        return _of_objects(array.tolist(), what)
+    return array
+
+
+def _of_objects(values: list[Any], what: str) -> NDArray[Any]:
+    """The array of some Python objects that are all text, all whole numbers, or all of another kind of number."""
+    missing = [row for row, value in enumerate(values) if _is_missing(value)]
+    if missing:
+        raise PareError(f"{what} are missing at {name_rows(missing)}; fill them in or drop those rows.")
+    kind_of = {type_: _kind(type_) for type_ in set(map(type, values))}
+    kinds = set(kind_of.values())
+    if len(kinds) > 1:
+        first = kind_of[type(values[0])]
+        row = next(row for row, value in enumerate(values) if kind_of[type(value)] != first)
+        raise PareError(
+            f"{what} must all be of one kind, but row 0 is {first} ({values[0]!r}) and row {row} is "
+            f"{kind_of[type(values[row])]} ({values[row]!r}); convert all of them to text."
+        )
+    kind = kinds.pop() if kinds else "text"
+    if kind == "a whole number":
+        return _whole_numbers([int(value) for value in values], what)
+    if kind == "a number":
+        return np.array(values, np.float64)
+    if kind == "true or false":
+        return np.array(values, np.bool_)
+    if kind == "bytes":
+        return _text([_decoded(value, row, what) for row, value in enumerate(values)], what)
+    if kind == "text":
+        return _text([str(value) for value in values], what)
+    raise PareError(f"{what} must be whole numbers or text, and row 0 is {kind} ({values[0]!r}); convert them to text.")
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, and the NaT and NA of numpy and pandas, whose comparisons are neither true nor false."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return (isinstance(value, float | np.floating) and bool(value != value)) or (
+        isinstance(value, np.datetime64 | np.timedelta64) and bool(np.isnat(value))
+    )
+
+
+def _kind(type_: type) -> str:
+    if issubclass(type_, str | PurePath | UUID):
+        return "text"
+    if issubclass(type_, bytes):
+        return "bytes"
+    if issubclass(type_, bool | np.bool_):
+        return "true or false"
+    if issubclass(type_, int | np.integer):
+        return "a whole number"
+    if issubclass(type_, float | np.floating):
+        return "a number"
+    return f"of type {type_.__name__}"
+
+
+def _whole_numbers(values: list[int], what: str) -> NDArray[Any]:
+    if not values or -(2**63) <= min(values) <= max(values) < 2**63:
+        return np.array(values, np.int64)
+    if min(values) >= 0 and max(values) < 2**64:
+        return np.array(values, np.uint64)
+    row = next(row for row, value in enumerate(values) if not -(2**63) <= value < 2**63)
+    raise PareError(f"{what} must fit in 64 bits, and row {row} is {values[row]}; write all of them as text.")
+
+
+def _text(values: list[str], what: str) -> NDArray[Any]:
+    try:
+        return np.array(values, _STRING)
+    except UnicodeEncodeError:
+        row = next(row for row, value in enumerate(values) if not _is_unicode(value))
+        raise PareError(f"{what} must be valid Unicode, and {values[row]!r} at row {row} is not; rename it.") from None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _decoded(value: bytes, row: int, what: str) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise PareError(f"{what} must be text in UTF-8, and row {row} is {value!r}; convert them to text.") from None
+
+
 def _mix(x: Any) -> Any:
     """The finaliser of splitmix64: every input bit reaches every output bit. Wrapping is meant."""
     with np.errstate(over="ignore"):
@@ -124,32 +262,36 @@ class Labels:
     @classmethod
     def of(cls, values: ArrayLike | Labels, *, length: int | None = None) -> Labels:
         """Labels from any array of whole numbers or text; checked against the number of examples if given."""
-        if isinstance(values, Labels):
-            labels = values
-        else:
-            array = np.asarray(values)
-            if array.ndim != 1:
-                raise PareError(f"labels must be one-dimensional, got shape {array.shape}.")
-            labels = cls._encode(array)
+        labels = values if isinstance(values, Labels) else cls._encode(_exact_array(values, "labels"))
         if length is not None and len(labels) != length:
             raise PareError(f"there are {len(labels)} labels for {length} examples; give one label per example.")
         return labels
 
     @classmethod
     def _encode(cls, array: NDArray[Any]) -> Labels:
-        if array.dtype.kind in "OUT":
-            missing = [row for row, value in enumerate(array.tolist()) if value is None or value != value]
-            if missing:
-                raise PareError(f"labels are missing at {name_rows(missing)}; label them or drop those rows.")
-            if array.dtype.kind == "O":
-                array = np.asarray(array.tolist())
-        elif array.dtype.kind == "f":
+        if array.dtype.kind == "T":
+            texts = array.tolist()
+            place = {name: code for code, name in enumerate(dict.fromkeys(texts))}
+            return cls.numbered(np.fromiter(map(place.__getitem__, texts), np.int64, len(texts)), list(place))
+        if array.dtype.kind == "f":
             bad = np.flatnonzero(~np.isfinite(array))
             if len(bad):
                 raise PareError(f"labels are missing at {name_rows(bad)}; label them or drop those rows.")
-            if np.any(array != np.round(array)):
-                raise PareError("labels must be classes (whole numbers or text), got fractional numbers.")
+            bad = np.flatnonzero(array != np.round(array))
+            if len(bad):
+                raise PareError(
+                    f"labels must be classes (whole numbers or text), got fractional numbers, e.g. {array[bad[0]]} "
+                    f"at row {bad[0]}."
+                )
+            bad = np.flatnonzero(np.abs(array) > _EXACT_FLOAT)
+            if len(bad):
+                raise PareError(
+                    f"label {array[bad[0]]} at {name_rows(bad)} is too large for a floating-point number to be exact; "
+                    "give labels as whole numbers or text."
+                )
             array = array.astype(np.int64)
+        elif array.dtype.kind not in "iub":
+            raise PareError(f"labels must be classes (whole numbers or text), got {array.dtype}; convert them to text.")
         classes, codes = np.unique(array, return_inverse=True)
         return cls.numbered(codes, [str(name) for name in classes.tolist()])
 
@@ -196,6 +338,13 @@ def class_order(names: Sequence[str]) -> NDArray[np.int64]:
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
 
+def join_labels(parts: Sequence[Labels]) -> Labels:
+    """The labels of several parts one after the other, classes being the same where they have the same name."""
+    place = {name: code for code, name in enumerate(dict.fromkeys(name for part in parts for name in part.classes))}
+    codes = [np.array([place[name] for name in part.classes], np.int64)[part.codes] for part in parts]
+    return Labels.numbered(np.concatenate(codes), list(place))
+
+
 class Batch(NamedTuple):
     """What a fitted metric scores: some rows of a source, in source order."""
 
@@ -223,17 +372,43 @@ class Scores:
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", id_array(self.ids))
         if len(self.values) != len(self.ids):
             raise PareError(f"there are {len(self.values)} scores for {len(self.ids)} ids; give one score per id.")
+        for name, given in (("labels", self.labels), ("clusters", self.clusters)):
+            if given is not None and len(given) != len(self.ids):
+                raise PareError(f"there are {len(given)} {name} for {len(self.ids)} scores; give one per score.")
+        check_clusters(self.clusters)
+        check_ids(self.ids)
         bad = np.flatnonzero(~np.isfinite(self.values))
         if len(bad):
             raise PareError(f"scores must be finite; {len(bad)} are not, at {name_rows(bad)}.")
+
+    def with_labels(self, labels: Labels) -> Scores:
+        """The same scores with these labels; ids and values, checked before, are not checked again."""
+        other = copy.copy(self)
+        object.__setattr__(other, "labels", labels)
+        return other
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype, copy=copy)
+
+
+def check_clusters(clusters: NDArray[Any] | None) -> None:
+    """Raise unless clusters are whole numbers of 32 bits, as tables of scores hold them."""
+    if clusters is None:
+        return
+    if clusters.ndim != 1 or clusters.dtype.kind not in "iu":
+        raise PareError(f"clusters must be one whole number per example, got {clusters.dtype} of {clusters.shape}.")
+    limits = np.iinfo(np.int32)
+    bad = np.flatnonzero((clusters < limits.min) | (clusters > limits.max))
+    if len(bad):
+        raise PareError(
+            f"cluster {clusters[bad[0]]} at {name_rows(bad)} does not fit in 32 bits; number the clusters from 0 on."
+        )
 
 
 def unit_rows(block: NDArray[Any], *, ids: NDArray[Any], first: int, where: str) -> NDArray[np.float32]:

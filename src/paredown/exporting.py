@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.data import Labels
+from paredown.data import Labels, find_ids
 from paredown.errors import PareError, unknown_name
 from paredown.io import new_output, read_manifest
 from paredown.progress import Track, silent
@@ -92,27 +92,35 @@ def _open_again(
     if location is None or (isinstance(location, str | Path) and not named and not os.path.exists(location)):
         raise PareError(f"the data are no longer at {location}; say where they are with --source.")
     source = open_source(location, ids=ids, on_error="skip", **recorded.get("opened_with", {}))
-    rows = (
-        np.flatnonzero(np.isin(source.ids, kept_ids)) if source.ids.dtype == kept_ids.dtype else np.empty(0, np.int64)
-    )
-    if len(rows) != len(kept_ids):
+    rows, missing = find_ids(source.ids, kept_ids)
+    if len(missing):
         raise PareError(
-            f"{source.location}: {len(kept_ids) - len(rows)} of the {len(kept_ids)} kept ids are not in it; "
+            f"{source.location}: {len(missing)} of the {len(kept_ids)} kept ids are not in it; "
             "is it the data that were scored? Name them with --source, and --ids if the ids were given by hand."
         )
-    return source, rows
+    return source, np.sort(rows)
 
 
 # --- lists and arrays ----------------------------------------------------------------------------------------------
 
 
 def _write_ids(kept: _Kept, out: Path) -> None:
-    out.write_text("".join(f"{name}\n" for name in kept.ids), encoding="utf-8")
+    _write_lines([str(name) for name in kept.ids.tolist()], out, "id")
 
 
 def _write_paths(kept: _Kept, out: Path) -> None:
     files, rows = _files(kept)
-    out.write_text("".join(f"{os.path.abspath(files[row])}\n" for row in rows), encoding="utf-8")
+    _write_lines([os.path.abspath(files[row]) for row in rows], out, "path")
+
+
+def _write_lines(lines: list[str], out: Path, what: str) -> None:
+    broken = next((line for line in lines if "\n" in line or "\r" in line), None)
+    if broken is not None:
+        raise PareError(
+            f"{what} {broken!r} holds a line break, so a list with one {what} per line would be read wrongly; "
+            "export 'indices' instead, or read the manifest itself."
+        )
+    out.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _write_indices(kept: _Kept, out: Path) -> None:
@@ -199,11 +207,13 @@ def _write_huggingface(kept: _Kept, out: Path) -> None:
 
 def _make_dataset(source: Source, rows: NDArray[np.int64], labels: Labels | None) -> Any:
     import datasets
+    import pyarrow as pa
 
     from paredown.sources.images import ImageFiles
 
-    columns: dict[str, Any] = {"id": source.ids[rows].tolist()}
-    features: dict[str, Any] = {"id": datasets.Value("string" if source.ids.dtype.kind != "i" else "int64")}
+    ids = source.ids[rows]
+    columns: dict[str, Any] = {"id": pa.array(ids)}  # from Python numbers, unsigned ones would overflow
+    features: dict[str, Any] = {"id": datasets.Value("string" if ids.dtype.kind == "T" else str(ids.dtype))}
     if isinstance(source, ImageFiles):
         columns["image"] = [str(source.paths[row]) for row in rows]
         features["image"] = datasets.Image()

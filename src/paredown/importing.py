@@ -7,7 +7,6 @@ stated by the user and kept in the provenance.
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,17 +14,21 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from paredown import __version__
-from paredown.data import Labels, Scores, check_ids, hash_ids, id_array, name_rows
+from paredown.columns import as_written, id_column, label_column
+from paredown.data import Labels, Scores, check_ids, find_ids, id_array, name_rows
 from paredown.errors import PareError
 from paredown.sources import Source
 from paredown.sources.base import files_fingerprint
 
 __all__ = ["HigherIs", "import_scores"]
+
+pc: Any = pyarrow.compute  # its functions are made at import, where type checkers do not see them
 
 HigherIs = Literal["harder", "easier"]
 
@@ -40,7 +43,7 @@ class _Columns:
 
     numbers: dict[str, NDArray[Any]]
     ids: NDArray[Any] | None = None
-    labels: NDArray[Any] | None = None
+    labels: NDArray[Any] | Labels | None = None
     names: tuple[str, ...] = field(default=())  # of all columns, for messages
 
 
@@ -143,9 +146,9 @@ def _rows_of(source: Source, ids: NDArray[Any] | None, length: int, file: Path) 
             )
         return np.arange(length)
     wanted = source.ids
-    if wanted.dtype.kind != ids.dtype.kind:
+    if (wanted.dtype.kind == "T") != (ids.dtype.kind == "T"):
         wanted, ids = (id_array([str(name) for name in some.tolist()]) for some in (wanted, ids))
-    rows, missing = _find(ids, wanted)
+    rows, missing = find_ids(ids, wanted)
     if len(missing) == len(wanted) and wanted.dtype.kind == "T":  # perhaps bare file names
         wanted, ids = (id_array([str(name).rsplit("/", 1)[-1] for name in some.tolist()]) for some in (wanted, ids))
         for some, where in ((wanted, source.location), (ids, str(file))):
@@ -156,21 +159,13 @@ def _rows_of(source: Source, ids: NDArray[Any] | None, length: int, file: Path) 
                     f"{file}: none of its ids is an id of {source.location}, and file names alone do not tell the "
                     f"examples of {where} apart; give the ids of the scores (--ids)."
                 ) from None
-        rows, missing = _find(ids, wanted)
+        rows, missing = find_ids(ids, wanted)
     if len(missing):
         raise PareError(
             f"{file}: it has no score for {len(missing)} of the {len(wanted)} examples of {source.location}, e.g. "
             f"{name_rows(missing, ids=source.ids[missing])}; scores and data must be of the same examples."
         )
     return rows
-
-
-def _find(ids: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each wanted id is among the ids, and which of the wanted are not there."""
-    hashes, sought = hash_ids(ids, seed=0), hash_ids(wanted, seed=0)
-    order = np.argsort(hashes)
-    rows = order[np.minimum(np.searchsorted(hashes[order], sought), len(order) - 1)]
-    return rows, np.flatnonzero(ids[rows] != wanted)
 
 
 # --- one reader per kind of file -------------------------------------------------------------------------------------
@@ -184,31 +179,48 @@ def _read_csv(file: Path) -> _Columns:
             first = [cell.strip() for cell in next(csv.reader(stream), [])]
         headless = any(_is_number(cell) for cell in first)
         names = [f"column {number}" for number in range(1, len(first) + 1)] if headless else first
-        id_name = _id_column(names, headless=headless)
+        written = (_id_column(names, headless=headless), _label_column(names, headless=headless))
         table = pyarrow.csv.read_csv(
             file,
             read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=0 if headless else 1),
-            # Ids are read as they are written: 007 is not 7.
-            convert_options=pyarrow.csv.ConvertOptions(column_types={id_name: pa.string()} if id_name else {}),
+            # Ids and labels are read as they are written: 007 is not 7.
+            convert_options=pyarrow.csv.ConvertOptions(column_types={name: pa.string() for name in written if name}),
         )
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise PareError(f"{file}: not a readable CSV file ({str(error).splitlines()[0]}).") from error
-    return _from_table(file, table, headless=headless)
+
+    def cells(name: str) -> NDArray[Any]:
+        return as_written(pc.utf8_trim_whitespace(table[name]), file, name)
+
+    return _from_table(file, table, ids=cells, labels=cells, headless=headless)
 
 
 def _read_parquet(file: Path) -> _Columns:
     try:
-        return _from_table(file, pq.read_table(file), headless=False)
+        table = pq.read_table(file)
     except (pa.ArrowException, OSError) as error:
         raise PareError(f"{file}: not a readable Parquet file ({str(error).splitlines()[0]}).") from error
+    return _from_table(
+        file,
+        table,
+        ids=lambda name: id_column(table[name], file, name),
+        labels=lambda name: label_column(table[name], file, name),
+    )
 
 
-def _from_table(file: Path, table: pa.Table, *, headless: bool) -> _Columns:
+def _from_table(
+    file: Path,
+    table: pa.Table,
+    *,
+    ids: Callable[[str], NDArray[Any]],
+    labels: Callable[[str], NDArray[Any] | Labels],
+    headless: bool = False,
+) -> _Columns:
     names = table.column_names
     if len(set(names)) < len(names):
         raise PareError(f"{file}: two columns have the same name; it has {', '.join(names)}.")
     id_name = _id_column(names, headless=headless)
-    label_name = None if headless else _first_of(_LABEL_NAMES, names)
+    label_name = _label_column(names, headless=headless)
     numbers = {
         name: _numbers(file, name, table[name])
         for name in names
@@ -216,8 +228,8 @@ def _from_table(file: Path, table: pa.Table, *, headless: bool) -> _Columns:
     }
     return _Columns(
         numbers if not (headless and len(numbers) == 1) else {_ONLY: next(iter(numbers.values()))},
-        ids=None if id_name is None else _cells(file, id_name, table[id_name]),
-        labels=None if label_name is None else _cells(file, label_name, table[label_name]),
+        ids=None if id_name is None else ids(id_name),
+        labels=None if label_name is None else labels(label_name),
         names=tuple(names),
     )
 
@@ -226,6 +238,10 @@ def _id_column(names: Sequence[str], *, headless: bool) -> str | None:
     """The column of ids: by its name, or the first of two, whatever it is called."""
     found = None if headless else _first_of(_ID_NAMES, names)
     return names[0] if found is None and (len(names) == 2 or (headless and len(names) > 1)) else found
+
+
+def _label_column(names: Sequence[str], *, headless: bool) -> str | None:
+    return None if headless else _first_of(_LABEL_NAMES, names)
 
 
 def _first_of(usual: Sequence[str], names: Sequence[str]) -> str | None:
@@ -242,20 +258,6 @@ def _numbers(file: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
         rows = np.flatnonzero(column.is_null().to_numpy())
         raise PareError(f"{file}: scores are missing in column {name!r} at {name_rows(rows)}; fill in or drop them.")
     return column.to_numpy()
-
-
-def _cells(file: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
-    if column.null_count:
-        rows = np.flatnonzero(column.is_null().to_numpy())
-        raise PareError(f"{file}: column {name!r} is empty at {name_rows(rows)}; every example needs a value.")
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    values = column.to_numpy()
-    if values.dtype.kind != "O":
-        return values
-    texts = [str(value).strip() for value in values.tolist()]
-    whole = all(re.fullmatch(r"0|-?[1-9]\d{0,17}", text, re.ASCII) for text in texts)
-    return np.array(texts, np.int64 if whole else str)
 
 
 def _read_npy(file: Path) -> _Columns:

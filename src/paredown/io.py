@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from paredown.data import Labels, Scores, id_array, name_rows, natural_order
+from paredown.columns import cluster_column, id_column, label_column
+from paredown.data import Scores, natural_order
 from paredown.errors import PareError
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
 
 _PROVENANCE_KEY = b"paredown"
 _RESERVED = ("id", "label", "cluster", "keep")
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # row numbers that pandas writes along, which nobody asked for
 
 
 # --- tables --------------------------------------------------------------------------------------------------------
@@ -51,6 +54,9 @@ def scores_table(*scores: Scores) -> pa.Table:
     Scores by several metrics are of the same examples in the same order; each keeps its own record.
     """
     first = scores[0]
+    for each in scores:
+        if each.metric in _RESERVED:
+            raise PareError(f"scores cannot be called {each.metric!r}, which names another column; rename the metric.")
     columns, records = _columns(first, first.metric), {first.metric: first.provenance | {"metric": first.metric}}
     for other in scores[1:]:
         if other.metric in columns:
@@ -104,14 +110,15 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
     column = pick_score_column(path, table.schema, metric)
     provenance = provenance_of(table.schema, column)
     values = table[column].to_numpy()
-    return Scores(
-        values=values if values.dtype.kind == "f" else values.astype(np.float64),  # unsigned ones cannot be negated
-        ids=id_array(table["id"].to_numpy()),
-        metric=provenance.get("metric", column) if column == "score" else column,
-        labels=_read_labels(table["label"]) if "label" in table.column_names else None,
-        clusters=table["cluster"].to_numpy().astype(np.int64) if "cluster" in table.column_names else None,
-        provenance=provenance,
-    )
+    values = values if values.dtype.kind == "f" else values.astype(np.float64)  # unsigned ones cannot be negated
+    ids = id_column(table["id"], path)
+    labels = label_column(table["label"], path, with_unused=True) if "label" in table.column_names else None
+    clusters = cluster_column(table["cluster"], path) if "cluster" in table.column_names else None
+    name = provenance.get("metric", column) if column == "score" else column
+    try:
+        return Scores(values, ids, name, labels, clusters, provenance)
+    except PareError as error:
+        raise PareError(f"{path}: {error}") from error
 
 
 def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:
@@ -170,8 +177,13 @@ def pick_score_column(path: str | Path, schema: pa.Schema, metric: str | None) -
 
 def score_columns(schema: pa.Schema) -> list[str]:
     """The names of the columns that can be scores."""
-    numbers = (pa.types.is_floating, pa.types.is_integer)
-    return [f.name for f in schema if f.name not in _RESERVED and any(is_number(f.type) for is_number in numbers)]
+    return [
+        field.name
+        for field in schema
+        if field.name not in _RESERVED
+        and not _PANDAS_INDEX.fullmatch(field.name)
+        and (pa.types.is_floating(field.type) or pa.types.is_integer(field.type))
+    ]
 
 
 def _read_table(path: Path) -> pa.Table:
@@ -189,16 +201,6 @@ def _read_table(path: Path) -> pa.Table:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise PareError(f"{path}: the files have different columns ({str(error).splitlines()[0]}).") from error
-
-
-def _read_labels(column: pa.ChunkedArray) -> Labels:
-    if not pa.types.is_dictionary(column.type):
-        return Labels.of(column.to_numpy())
-    if column.null_count:
-        missing = np.flatnonzero(column.is_null().to_numpy())
-        raise PareError(f"labels are missing at {name_rows(missing)}; label them or drop those rows.")
-    column = column.unify_dictionaries().combine_chunks()
-    return Labels.numbered(column.indices.to_numpy(), [str(name) for name in column.dictionary.to_pylist()])
 
 
 def write_scores(scores: Scores | Sequence[Scores], path: str | Path, *, overwrite: bool = False) -> None:

@@ -7,13 +7,13 @@ for the best of each class (or cluster), and the order fills the rest.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.data import Labels, Scores, check_ids, hash_ids, id_array
+from paredown.data import Labels, Scores, hash_ids, id_array
 from paredown.errors import PareError, unknown_name
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def select(
     balance = (0.0 if labels is None else PAPER_BALANCE) if balance is None else float(balance)
     check_settings(keep_fraction, strategy, balance, quota, drop_hardest, mix_random, seed)
     if labels is not None:
-        scores = replace(scores, labels=Labels.of(labels, length=n))
+        scores = scores.with_labels(Labels.of(labels, length=n))
     groups, grouped_by = _groups(scores) if balance > 0 or quota != "none" else (None, None)
 
     n_keep, dropped = kept_and_dropped(n, keep_fraction, drop_hardest)
@@ -346,7 +346,6 @@ def _as_scores(scores: Scores | ArrayLike, ids: ArrayLike | None) -> Scores:
     if values.ndim != 1 or values.dtype.kind not in "fiub" or len(values) == 0:
         raise PareError(f"scores must be a non-empty one-dimensional array of numbers, got shape {values.shape}.")
     names = np.arange(len(values)) if ids is None else id_array(ids)
-    check_ids(names)
     return Scores(values.astype(np.float64) if values.dtype.kind != "f" else values, names)
 
 

@@ -275,7 +275,7 @@ class Recorder:
         ids = settings.pop("ids")
         arrays: dict[str, NDArray[Any]] = {"labels": self._labels}
         if ids is not None:
-            arrays["ids"] = ids if ids.dtype.kind == "i" else np.array(ids.tolist(), str)  # fixed width needs no pickle
+            arrays["ids"] = ids if ids.dtype.kind != "T" else np.array(ids.tolist(), str)  # fixed width needs no pickle
         arrays |= {f"member_{member}": table for member, table in self._tables.items()}
         epochs = {str(member): list(epochs.items()) for member, epochs in self._epochs.items()}
         write_recording(Path(path), {"settings": settings, "member": self.member, "epochs": epochs}, arrays)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from paredown.columns import cluster_column
 from paredown.errors import PareError
 from paredown.io import check_output, new_output, provenance_metadata, write_json
 from paredown.progress import Track, silent
@@ -104,7 +105,7 @@ class StreamedSelection:
     def _schema(self) -> pa.Schema:
         table = self.scores
         fields = [
-            ("id", pa.string() if table.text_ids else pa.int64()),
+            ("id", table.id_type),
             ("keep", pa.bool_()),
             ("score", pa.from_numpy_dtype(table.dtype)),
         ]
@@ -138,11 +139,8 @@ def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _clusters(block: Block) -> pa.Array:
-    column = block.columns.column("cluster")
-    if column.null_count:
-        rows = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
-        raise PareError(f"{block.where(rows)}: the cluster is missing; give every row one, or drop the column.")
-    return column.cast(pa.int32())
+    numbers = cluster_column(block.columns.column("cluster"), block.file, first=block.first_in_file)
+    return pa.array(numbers.astype(np.int32))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from paredown.data import class_order, id_array, name_rows
+from paredown.columns import check_class_type, check_id_type, is_text, plain_text, value_type
+from paredown.data import Labels, class_order, id_array, join_ids, name_rows
 from paredown.errors import PareError
 from paredown.io import pick_score_column, provenance_of, score_files
 
@@ -68,7 +69,13 @@ class ScoreTable:
     @cached_property
     def text_ids(self) -> bool:
         """Whether ids are text rather than whole numbers."""
-        return not pa.types.is_integer(_value_type(self.schema.field("id").type))
+        return is_text(self.schema.field("id").type)
+
+    @cached_property
+    def id_type(self) -> pa.DataType:
+        """The type of ids in a manifest."""
+        unsigned = pa.types.is_uint64(value_type(self.schema.field("id").type))
+        return pa.string() if self.text_ids else pa.uint64() if unsigned else pa.int64()
 
     def blocks(self, columns: Sequence[str], rows: int) -> Iterator[Block]:
         """The table in row order, at most `rows` at a time, with these columns only."""
@@ -85,7 +92,7 @@ class ScoreTable:
     def _batches(
         self, file: Path, columns: Sequence[str], rows: int, row_groups: list[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        text = [name for name in ("label",) if name in columns and _is_text(self.schema.field(name).type)]
+        text = [name for name in ("label",) if name in columns and is_text(self.schema.field(name).type)]
         try:
             with pq.ParquetFile(file, read_dictionary=text, buffer_size=_BUFFER_BYTES) as opened:
                 for some in _runs(opened.metadata, row_groups):
@@ -102,20 +109,26 @@ class ScoreTable:
         """The ids of all rows of a block, or of some."""
         column = block.columns.column("id")
         self._check_ids(block, column)
-        return id_array(_plain(column if rows is None else column.take(pa.array(rows))).to_numpy(zero_copy_only=False))
+        some = column if rows is None else column.take(pa.array(rows))
+        return id_array(self._plain_ids(block, some).to_numpy(zero_copy_only=False))
 
     def id_column(self, block: Block) -> pa.Array:
-        """The block's ids as a manifest holds them: int64, or text."""
+        """The block's ids as a manifest holds them: 64-bit whole numbers, or text."""
         column = block.columns.column("id")
         self._check_ids(block, column)
-        return _plain(column).cast(pa.string() if self.text_ids else pa.int64(), safe=False)
+        return self._plain_ids(block, column).cast(self.id_type)
+
+    def _plain_ids(self, block: Block, column: pa.Array) -> pa.Array:
+        if self.text_ids:
+            return plain_text(column, block.file, first=block.first_in_file)
+        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
     def _check_ids(self, block: Block, column: pa.Array) -> None:
         if not self.text_ids and not column.null_count:
             return
         missing = column.is_null()
         if self.text_ids:
-            missing = pc.or_(missing, pc.equal(pc.fill_null(_plain(column), ""), ""))
+            missing = pc.or_(missing, pc.equal(pc.fill_null(self._plain_ids(block, column), ""), ""))
         if missing.true_count:
             rows = np.flatnonzero(missing.to_numpy(zero_copy_only=False))
             raise PareError(f"{block.where(rows)}: the id is missing; every example needs an id.")
@@ -128,7 +141,7 @@ class ScoreTable:
             here = rows[(rows >= first) & (rows < first + length)] - first
             parts += self._ids_in(file, here, first) if len(here) else []
             first += length
-        return np.concatenate(parts)
+        return join_ids(parts)
 
     def _ids_in(self, file: Path, rows: NDArray[np.int64], first: int) -> list[NDArray[Any]]:
         ends = np.cumsum(_row_group_sizes(file))
@@ -196,11 +209,16 @@ def _check_alike(file: Path, schema: pa.Schema, first: pa.Schema, column: str) -
         if (name in schema.names) != (name in first.names):
             has = "has" if name in schema.names else "lacks"
             raise PareError(f"{file}: it {has} a column {name!r} and the first file does not agree; give all the same.")
+    check_id_type(schema.field("id").type, file)
+    for name in ("label", "cluster"):
+        if name in schema.names:
+            check_class_type(schema.field(name).type, file, name)
     for name in ("id", "label"):
         if name not in schema.names:
             continue
-        kind, expected = schema.field(name).type, first.field(name).type
-        if _is_text(kind) != _is_text(expected):
+        kind, expected = (value_type(each.field(name).type) for each in (schema, first))
+        unsigned = pa.types.is_uint64(kind) != pa.types.is_uint64(expected)
+        if is_text(kind) != is_text(expected) or (name == "id" and unsigned):
             raise PareError(f"{file}: column {name!r} holds {kind}, in the first file {expected}; give all the same.")
 
 
@@ -229,19 +247,6 @@ def _row_group_sizes(file: Path) -> list[int]:
 
 def _score_dtype(kind: pa.DataType) -> np.dtype[Any]:
     return np.dtype(f"f{kind.bit_width // 8}") if pa.types.is_floating(kind) else np.dtype(np.float64)
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    value = _value_type(kind)
-    return pa.types.is_string(value) or pa.types.is_large_string(value)
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 # --- class codes ---------------------------------------------------------------------------------------------------
@@ -291,23 +296,28 @@ class ClassCodes:
         return codes if self._place is None else self._place[codes]
 
     def _encoded(self, block: Block, column: pa.Array) -> NDArray[np.intp]:
-        if pa.types.is_floating(column.type):
-            try:
-                column = column.cast(pa.int64())
-            except pa.ArrowInvalid as error:
-                raise PareError(
-                    f"{block.file}: {self.column}s must be classes (whole numbers or text), got fractional numbers."
-                ) from error
+        if pa.types.is_floating(value_type(column.type)):
+            column = self._whole(block, column)
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         if self._dictionary is None or not encoded.dictionary.equals(self._dictionary):
             self._lookup = self._learn(encoded.dictionary, block)
             self._dictionary = encoded.dictionary
         return self._lookup[encoded.indices.to_numpy(zero_copy_only=False)]
 
+    def _whole(self, block: Block, column: pa.Array) -> pa.Array:
+        """Floating-point classes as the whole numbers they are, refused as `Labels` refuses them."""
+        plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        values = plain.to_numpy(zero_copy_only=False)
+        try:
+            Labels.of(values)
+        except PareError as error:
+            raise PareError(f"{block.file}, from row {block.first_in_file} on: {error}") from error
+        return pa.array(values.astype(np.int64))
+
     def _learn(self, dictionary: pa.Array, block: Block) -> NDArray[np.intp]:
         """Where each value of a dictionary stands among the known ones, the new ones being added to them."""
-        if dictionary.type != pa.string() and _is_text(dictionary.type):
-            dictionary = dictionary.cast(pa.string())
+        if is_text(dictionary.type):
+            dictionary = plain_text(dictionary, block.file)
         known = dictionary.slice(0, 0) if self._known is None else self._known
         new = dictionary.filter(pc.is_null(pc.index_in(dictionary, value_set=known))).unique()
         if len(new) and self._settled:

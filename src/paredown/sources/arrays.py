@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.data import Labels, id_array
+from paredown.data import Labels, id_array, join_ids, join_labels
 from paredown.errors import PareError
 from paredown.sources.base import OnError, Options, Skipped, VectorSource, files_fingerprint, natural_order
 
@@ -120,13 +120,13 @@ class NpySource(VectorSource):
     def _tables(self) -> tuple[NDArray[Any], Labels | None]:
         """Ids, and labels if there are any, from the tables beside the shards."""
         tables = [_read_companion(shard) for shard in self._shards]
-        ids = np.concatenate([table["id"] for table in tables])
-        labelled = [table["label"] for table in tables if "label" in table]
+        ids = join_ids([own for own, _ in tables])
+        labelled = [own for _, own in tables if own is not None]
         if not labelled:
             return ids, None
         if len(labelled) < len(tables):
             raise PareError(f"{self._shards[0].path.parent}: some shards have a 'label' column and others have none.")
-        labels = Labels.of(np.concatenate(labelled))
+        labels = join_labels(labelled)
         return ids, labels.in_order_of(self._record.get("classes", ()))
 
     def provenance(self) -> dict[str, Any]:
@@ -168,10 +168,12 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def _read_companion(shard: _Shard) -> dict[str, NDArray[Any]]:
-    """The `id` and `label` columns of the table beside a shard."""
+def _read_companion(shard: _Shard) -> tuple[NDArray[Any], Labels | None]:
+    """The ids and labels in the table beside a shard."""
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from paredown.columns import id_column, label_column
 
     file = shard.path.with_suffix(".parquet")
     try:
@@ -182,12 +184,8 @@ def _read_companion(shard: _Shard) -> dict[str, NDArray[Any]]:
         raise PareError(f"{file}: has no 'id' column for the rows of {shard.path.name}; it has {table.column_names}.")
     if table.num_rows != shard.rows:
         raise PareError(f"{file}: has {table.num_rows} rows for the {shard.rows} embeddings of {shard.path.name}.")
-    columns = {"id": id_array(table["id"].to_numpy())}
-    if "label" in table.column_names:
-        label = table["label"]
-        label = label.cast(label.type.value_type) if pa.types.is_dictionary(label.type) else label
-        columns["label"] = label.to_numpy()
-    return columns
+    labels = label_column(table["label"], file) if "label" in table.column_names else None
+    return id_column(table["id"], file), labels
 
 
 def _read_header(file: Path) -> _Shard:
@@ -260,12 +258,12 @@ def load_column(path: Path) -> NDArray[Any]:
     try:
         if path.suffix == ".npy":
             return np.load(path, allow_pickle=False)
-        lines = np.array(path.read_text(encoding="utf-8").splitlines())
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise PareError(f"{path}: there is no such file of ids or labels.") from None
     except (ValueError, OSError, EOFError) as error:
         raise PareError(f"{path}: not a readable column of ids or labels ({error}).") from error
-    try:
-        return lines.astype(np.int64)
-    except ValueError:
-        return lines
+    from paredown.columns import as_written
+
+    # Not `splitlines`, which also breaks a line at characters that an id may hold.
+    return as_written(text.removesuffix("\n").split("\n") if text else [], path, "ids or labels")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.data import Labels
+from paredown import columns as arrow_columns
+from paredown.data import Labels, name_rows
 from paredown.errors import PareError
 from paredown.sources.base import ImageSource, Options, VectorSource
 from paredown.sources.tables import EMBEDDING_COLUMNS, ID_COLUMNS, LABEL_COLUMNS, pick_column
@@ -48,10 +49,10 @@ def open_dataset_folder(path: Path, options: Options) -> HuggingFaceImages | Hug
     ids, labels, columns = options.ids, options.labels, options.columns
     if ids is None:
         id_column = pick_column(path, "id", columns, names, ID_COLUMNS, required=False)
-        ids = np.arange(len(dataset)) if id_column is None else dataset.with_format("arrow")[:][id_column].to_numpy()
+        ids = np.arange(len(dataset)) if id_column is None else _read_ids(path, dataset, id_column)
     if labels is None:
         label_column = pick_column(path, "label", columns, names, LABEL_COLUMNS, required=False)
-        labels = None if label_column is None else _labels(dataset, label_column)
+        labels = None if label_column is None else _labels(path, dataset, label_column)
     if columns.get("embedding") or (vectors and not images):
         column = pick_column(path, "embedding", columns, names, EMBEDDING_COLUMNS, only=vectors)
         return HuggingFaceVectors(path, dataset, column, ids=ids, labels=labels)
@@ -110,7 +111,22 @@ def _is_vector(feature: Any) -> bool:
     return getattr(inner, "dtype", "").startswith(("float", "int"))
 
 
-def _labels(dataset: Any, column: str) -> Labels:
-    codes = dataset.with_format("arrow")[:][column].to_numpy()
-    names = getattr(dataset.features[column], "names", None)
-    return Labels.of(codes if names is None else np.array(names)[codes])
+def _read_ids(path: Path, dataset: Any, name: str) -> NDArray[Any]:
+    return arrow_columns.id_column(dataset.with_format("arrow")[:][name], path, name)
+
+
+def _labels(path: Path, dataset: Any, name: str) -> Labels:
+    column = dataset.with_format("arrow")[:][name]
+    names = getattr(dataset.features[name], "names", None)
+    if names is None or column.null_count:
+        return arrow_columns.label_column(column, path, name)  # which refuses the nulls
+    codes = column.to_numpy()
+    outside = np.flatnonzero((codes < 0) | (codes >= len(names)))
+    if len(outside):
+        code = codes[outside[0]]
+        why = "Hugging Face marks unlabelled examples by -1" if code == -1 else f"there are {len(names)} classes"
+        raise PareError(
+            f"{path}: column {name!r} is {code} at {name_rows(outside)}, and {why}; leave such rows out "
+            "(Dataset.filter), or give a label for every example (--labels FILE)."
+        )
+    return Labels.of(np.array(names, np.dtypes.StringDType())[codes])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from paredown.data import id_array, name_rows
+from paredown.columns import as_written, id_column, label_column
+from paredown.data import Labels, join_ids, join_labels, name_rows
 from paredown.errors import PareError
 from paredown.sources.base import Options, Skipped, VectorSource, files_fingerprint, natural_order
 from paredown.sources.images import ImageFiles
@@ -55,7 +56,13 @@ def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
     if options.columns.get("embedding") or any(_is_vector(field.type) for field in schema):
         return ParquetSource(path, readable, options, skipped)
     table = pa.concat_tables([pq.read_table(file) for file in readable], promote_options="default")
-    return _image_manifest(path, table, options)
+    return _image_manifest(
+        path,
+        table,
+        options,
+        ids=lambda name: id_column(table[name], path, name),
+        labels=lambda name: label_column(table[name], path, name),
+    )
 
 
 def holds_embeddings(file: Path) -> bool:
@@ -87,11 +94,13 @@ class ParquetSource(VectorSource):
                     "all files must come from the same encoder."
                 )
         if ids is None:
-            id_column = pick_column(path, "id", columns, schema.names, ID_COLUMNS)
-            ids = np.concatenate([_ids(file, id_column) for file in files])
+            name = pick_column(path, "id", columns, schema.names, ID_COLUMNS)
+            ids = join_ids([id_column(_read_column(file, name), file, name) for file in files])
         if labels is None:
-            label_column = pick_column(path, "label", columns, schema.names, LABEL_COLUMNS, required=False)
-            labels = _column_of(files, label_column) if label_column else None
+            name = pick_column(path, "label", columns, schema.names, LABEL_COLUMNS, required=False)
+            labels = (
+                None if name is None else join_labels([label_column(_read_column(f, name), f, name) for f in files])
+            )
         self._describe(str(path), "parquet", ids=ids, labels=labels)
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
@@ -118,25 +127,43 @@ class ParquetSource(VectorSource):
 def open_manifest(path: Path, options: Options) -> ImageFiles:
     """A CSV file whose rows are images: a path column, and perhaps an id and a label column."""
     try:
-        table = pyarrow.csv.read_csv(path)
+        with pyarrow.csv.open_csv(path) as opened:
+            names = opened.schema.names
+        # Everything is read as it is written: 007 is not 7.
+        as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+        table = pyarrow.csv.read_csv(path, convert_options=as_text)
     except (pa.ArrowException, OSError) as error:
         raise PareError(f"{path}: not a readable CSV file ({_first_line(error)}).") from error
-    return _image_manifest(path, table, options)
+    return _image_manifest(
+        path,
+        table,
+        options,
+        ids=lambda name: as_written(table[name], path, name),
+        labels=lambda name: as_written(table[name], path, name),
+    )
 
 
-def _image_manifest(path: Path, table: pa.Table, options: Options) -> ImageFiles:
-    ids, labels, columns = options.ids, options.labels, options.columns
-    path_column = pick_column(path, "path", columns, table.column_names, PATH_COLUMNS)
-    paths = id_array(_to_numpy(table[path_column]))
-    if ids is None:
-        id_column = pick_column(path, "id", columns, table.column_names, ID_COLUMNS, required=False)
-        ids = paths if id_column is None else _to_numpy(table[id_column])
-    if labels is None:
-        label_column = pick_column(path, "label", columns, table.column_names, LABEL_COLUMNS, required=False)
-        labels = None if label_column is None else _to_numpy(table[label_column])
+def _image_manifest(
+    path: Path,
+    table: pa.Table,
+    options: Options,
+    *,
+    ids: Callable[[str], NDArray[Any]],
+    labels: Callable[[str], NDArray[Any] | Labels],
+) -> ImageFiles:
+    """The images of a table's path column; `ids` and `labels` read a column of it."""
+    columns, present = options.columns, table.column_names
+    paths = ids(pick_column(path, "path", columns, present, PATH_COLUMNS))
+    own_ids, own_labels = options.ids, options.labels
+    if own_ids is None:
+        name = pick_column(path, "id", columns, present, ID_COLUMNS, required=False)
+        own_ids = paths if name is None else ids(name)
+    if own_labels is None:
+        name = pick_column(path, "label", columns, present, LABEL_COLUMNS, required=False)
+        own_labels = None if name is None else labels(name)
     root = path if path.is_dir() else path.parent
-    files = [root / name for name in paths.tolist()]
-    return ImageFiles(str(path), "image manifest", files, ids=ids, labels=labels)
+    files = [root / str(name) for name in paths.tolist()]
+    return ImageFiles(str(path), "image manifest", files, ids=own_ids, labels=own_labels)
 
 
 def pick_column(
@@ -182,22 +209,8 @@ def _first_dim(file: Path, column: str) -> int:
     return 0
 
 
-def _ids(file: Path, column: str) -> NDArray[Any]:
-    values = pq.read_table(file, columns=[column])[column]
-    if values.null_count:
-        rows = np.flatnonzero(values.is_null().to_numpy())
-        raise PareError(f"{file}: ids are missing at {name_rows(rows)}; every example needs an id.")
-    return id_array(_to_numpy(values))
-
-
-def _column_of(files: Sequence[Path], column: str) -> NDArray[Any]:
-    return np.concatenate([_to_numpy(pq.read_table(file, columns=[column])[column]) for file in files])
-
-
-def _to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.to_numpy()
+def _read_column(file: Path, name: str) -> pa.ChunkedArray:
+    return pq.read_table(file, columns=[name])[name]
 
 
 def _first_line(error: BaseException) -> str:

@@ -100,7 +100,7 @@ class WebDataset(ImageSource):
                 "label all of them or none."
             )
         values = [classes[key] for key in keys]
-        return Labels.of([int(value) for value in values] if all(v.isdigit() for v in values) else values)
+        return Labels.of(values)
 
     def members(self, first_tar: int = 0) -> Iterator[tuple[Member, bytes]]:
         """All files of all tars; what follows damage in a tar was reported when the source was opened."""

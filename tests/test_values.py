@@ -319,7 +319,7 @@ def test_a_hugging_face_dataset_with_unlabelled_rows(tmp_path: Path) -> None:
     ):
         open_source(tmp_path / "hf")
     datasets.Dataset.from_dict(vectors | {"label": [0, None, 1]}, features=features).save_to_disk(str(tmp_path / "gap"))
-    with pytest.raises(PareError, match=r"gap: column 'label' is empty: labels are missing at row 1"):
+    with pytest.raises(PareError, match=r"gap: labels are missing at row 1 of column 'label'"):
         open_source(tmp_path / "gap")
     datasets.Dataset.from_dict(vectors | {"label": [1, 0, 1]}, features=features).save_to_disk(str(tmp_path / "good"))
     good = open_source(tmp_path / "good")

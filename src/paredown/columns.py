@@ -97,7 +97,7 @@ def plain_text(column: Any, where: Any, *, first: int = 0) -> Any:
 def id_column(column: Any, where: Any, name: str = "id") -> NDArray[Any]:
     """Ids from a column, as `id_array` gives them."""
     check_id_type(column.type, where, name)
-    _check_present(column, where, name, "every example needs an id")
+    _check_present(column, where, name, "ids", "every example needs an id")
     plain = _decoded(column) if is_whole(column.type) else plain_text(column, where)
     try:
         return id_array(plain.to_numpy())
@@ -108,7 +108,7 @@ def id_column(column: Any, where: Any, name: str = "id") -> NDArray[Any]:
 def label_column(column: pa.ChunkedArray, where: Any, name: str = "label", *, with_unused: bool = False) -> Labels:
     """Labels from a column; classes that only its dictionary names are left out, or kept without examples."""
     check_class_type(column.type, where, name)
-    _check_present(column, where, name, "label such rows or drop them")
+    _check_present(column, where, name, "labels", "label such rows or drop them")
     if not is_text(column.type):
         try:
             return Labels.of(_decoded(column).to_numpy())
@@ -178,10 +178,10 @@ def _is_null(column: Any) -> NDArray[np.bool_]:
     return nulls.to_numpy(zero_copy_only=False) if isinstance(nulls, pa.Array) else nulls.to_numpy()
 
 
-def _check_present(column: Any, where: Any, name: str, remedy: str) -> None:
+def _check_present(column: Any, where: Any, name: str, what: str, remedy: str) -> None:
     missing = np.flatnonzero(_is_null(column)) if column.null_count or pa.types.is_dictionary(column.type) else ()
     if len(missing):
-        raise PareError(f"{where}: column {name!r} is empty: {name}s are missing at {name_rows(missing)}; {remedy}.")
+        raise PareError(f"{where}: {what} are missing at {name_rows(missing)} of column {name!r}; {remedy}.")
 
 
 def _is_utf8(value: Any) -> bool:

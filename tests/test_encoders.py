@@ -318,7 +318,7 @@ def test_onnx_file_with_a_fixed_batch(tmp_path, photos) -> None:
 def test_onnx_files_that_are_no_encoders(tmp_path) -> None:
     import torch
 
-    with pytest.raises(PareError, match=r"onnx:nowhere: there is no such file"):
+    with pytest.raises(PareError, match=r"nowhere: there is no such file"):
         load_encoder("onnx:nowhere")
     (tmp_path / "bad.onnx").write_bytes(b"rubbish")
     with pytest.raises(PareError, match=r"bad.onnx: not a readable ONNX model"):

@@ -151,7 +151,7 @@ def test_what_cannot_be_matched(images: Any, tmp_path: Path) -> None:
         ("text.csv", "id,score\na,high\n", "no column of numbers"),
         ("flat.npy", np.zeros((2, 2)), r"float64 of shape \(2, 2\)"),
         ("broken.npy", "nonsense", "not a readable array"),
-        ("broken.pt", "nonsense", "nothing else is read"),
+        ("broken.pt", "nonsense", "Nothing but tensors and plain values is read"),
         ("notes.txt", "1\n2\n", r"imported from \.csv"),
     ],
 )

@@ -515,7 +515,7 @@ def test_files_that_are_no_recording(rng, tmp_path):
     whole = (tmp_path / "cut.npz").read_bytes()
     (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
     for name in ("text.npz", "other.npz", "cut.npz"):
-        with pytest.raises(PareError, match=f"{name}: not a recording that Recorder.save wrote"):
+        with pytest.raises(PareError, match=f"{name}: not a readable recording that Recorder.save wrote"):
             Recorder.load(tmp_path / name)
     np.savez(tmp_path / "new.npz", header=np.array(json.dumps({"format": "paredown-recording", "version": 99})))
     with pytest.raises(PareError, match="format paredown-recording 99, but this paredown reads"):

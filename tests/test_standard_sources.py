@@ -15,7 +15,7 @@ from scipy.io import savemat
 
 from paredown.errors import PareError
 from paredown.sources import ArrayImages, ImageSource, open_source
-from paredown.sources.formats import plain_pickle
+from paredown.sources.pickles import plain_pickle
 from paredown.train import Examples, find_recipe, load_examples
 
 CIFAR_BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
@@ -234,7 +234,7 @@ def test_damaged_cifar_and_svhn_files(rng, tmp_path) -> None:
         open_source(f"cifar10:{tmp_path / 'p'}")
     for content, message in (
         ([1, 2], "no array 'data'"),
-        ({b"data": planes(images[:2])}, "no list of numbers 'labels'"),
+        ({b"data": planes(images[:2])}, "no list of class numbers 'labels'"),
         ({b"data": planes(images[:2]), b"labels": [1]}, "1 labels for 2 images"),
     ):
         file.write_bytes(pickle.dumps(content, protocol=2))
@@ -270,9 +270,16 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path, protocol) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [np.array([{}, None], object), np.array([(1, 2.0)], [("a", int), ("b", float)]), {1, 2}.__class__, np.array(["x"])],
+    [
+        np.array([{}, None], object),
+        np.array([(1, 2.0)], [("a", int), ("b", float)]),
+        {1, 2}.__class__,
+        np.array(["x"]),
+        np.arange(5.0),
+        np.arange(5, dtype=np.int8),
+    ],
 )
-def test_nothing_but_numbers_comes_out_of_a_pickled_array(tmp_path, value) -> None:
+def test_nothing_but_bytes_comes_out_of_a_pickled_array(tmp_path, value) -> None:
     (tmp_path / "file").write_bytes(pickle.dumps(value, protocol=2))
     with pytest.raises(PareError, match="refused"):
         plain_pickle(tmp_path / "file")
@@ -281,8 +288,77 @@ def test_nothing_but_numbers_comes_out_of_a_pickled_array(tmp_path, value) -> No
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
 def test_plain_pickles_are_read(tmp_path, rng, protocol) -> None:
     array = rng.integers(0, 256, (3, 4), dtype=np.uint8)
-    for data in (array, array.T, np.arange(5.0)):
+    for data in (array, array.T, array[0]):
         (tmp_path / "file").write_bytes(pickle.dumps({b"x": data, b"y": [1, (2, b"z")]}, protocol=protocol))
         content = plain_pickle(tmp_path / "file")
         np.testing.assert_array_equal(content[b"x"], data)
         assert content[b"y"] == [1, (2, b"z")]
+
+
+# A list in a list in a list, with two entries each: printed, it would be 2^60 entries long.
+BRANCHING = b"]q\x00" + b"".join(b"](h%ch%ceq%c" % (n, n, n + 1) for n in range(60))
+NESTED = b")" + b"\x85" * 300_000
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        # numpy.ndarray((1,), "O", b"AAAAAAAA"): an array of objects whose addresses the file chooses.
+        (b"cnumpy\nndarray\n(K\x01\x85U\x01OU\x08AAAAAAAAtR.", "it calls numpy.ndarray in a way that is refused"),
+        (b"cnumpy\ndtype\n(U\x01OtR.", "CIFAR"),
+        (b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\ndtype\n(K\x00tU\x01btR.", "refused"),
+        (b"c_codecs\nencode\n(X\x01\x00\x00\x00aU\x05rot13tR.", "it calls _codecs.encode in a way that is refused"),
+        (b"(cos\nsystem\nU\x02lso.", "it asks for os.system, which is refused"),
+        (b"(U\x02ls" + b"ios\nsystem\n.", "opcode INST, which is refused"),
+        (b"\x80\x02]\x8f.", "opcode EMPTY_SET, which is refused"),
+        (b"U\x01a.", "no array 'data'"),
+        (b"]r\xff\xff\xff\x7f.", "no array 'data'"),  # a memo of 2^31 places
+        (b"}" + NESTED + b"K\x01s.", "a dictionary whose keys are not text"),
+        (BRANCHING + b"U\x01a\x93.", "something else where a name belongs"),
+        (b"T\xff\xff\xff\x7fabc.", "expected 2147483647 bytes"),
+        (b"I" + b"9" * 5000 + b"\n.", "4300 digits"),
+        (b"}U\x04data", "pickle exhausted before seeing STOP"),
+        (b"", "pickle exhausted before seeing STOP"),
+        (b".", "pop from empty list"),
+        (b"h\x05.", "it lacks 5"),
+    ],
+)
+def test_hostile_pickles(tmp_path, content, said) -> None:
+    write_cifar10(tmp_path / "c", np.zeros((12, 32, 32, 3), np.uint8), np.arange(12) % 10, binary=False)
+    (tmp_path / "c" / "data_batch_1").write_bytes(content)
+    with pytest.raises(PareError, match=f"data_batch_1: not a .*{said}"):
+        open_source(f"cifar10:{tmp_path / 'c'}")
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [((2, 3072), 3072), ((2**40, 2**40), 6144), ((-2, -3072), 6144), ((2.0, 3072), 6144), ([2], 2)]
+)
+def test_a_pickled_array_must_have_as_many_bytes_as_its_shape_says(tmp_path, shape, size) -> None:
+    class Array:
+        def __reduce__(self):
+            whole = np.zeros(1, np.uint8).__reduce__()
+            return (*whole[:2], (1, shape, np.dtype(np.uint8), False, b"\0" * size))
+
+        def __setstate__(self, state) -> None: ...
+
+    (tmp_path / "file").write_bytes(pickle.dumps({b"data": Array()}, protocol=2))
+    with pytest.raises(PareError, match="an array whose shape and bytes do not match, which is refused"):
+        plain_pickle(tmp_path / "file")
+
+
+def test_idx_files_that_declare_too_much(tmp_path, rng) -> None:
+    write_mnist(tmp_path, rng, packed=True)
+    images = tmp_path / "train-images-idx3-ubyte.gz"
+    header = bytes([0, 0, 8, 3])
+    for shape, said in (
+        ((2**32 - 1, 2**32 - 1, 2), "its contents take"),
+        ((10, 28, 29), "truncated"),
+        ((10, 28, 27), "too long"),
+        ((2**32 - 1, 0, 0), "it holds no images|too long"),
+    ):
+        images.write_bytes(gzip.compress(header + struct.pack(">3I", *shape) + b"\0" * 7840))
+        with pytest.raises(PareError, match=f"train-images-idx3-ubyte.gz: .*({said})"):
+            open_source(f"mnist:{tmp_path}")
+    images.write_bytes(gzip.compress(header + struct.pack(">3I", 10, 28, 28) + bytes(2**24)))
+    with pytest.raises(PareError, match="too long"):  # found after one byte too many, not after all of them
+        open_source(f"mnist:{tmp_path}")

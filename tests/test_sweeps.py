@@ -322,7 +322,7 @@ def test_differences_are_paired_by_seed() -> None:
         ("probe", {"member": 2}, r"unknown setting in \[probe\] 'member'.*Did you mean 'members'"),
         ("data", {"label_noise": 1.0}, r"label_noise must be in \[0, 1\)"),
         ("data", {"label_noise": "much"}, r"\[data\] label_noise is a number, got 'much'"),
-        ("data", {"labels": "nowhere.npy"}, r"nowhere.npy: there is no such file of ids or labels"),
+        ("data", {"labels": "nowhere.npy"}, r"nowhere.npy: there is no such file"),
         ("data", {"source": "nowhere"}, r"nowhere: there is no such file or folder"),
         ("data", {"labels": "test_labels.npy"}, r"there are 60 labels for 90 examples; give one label per example"),
         ("grid", {"seed": [[0]], "seeds": None}, r"\[grid\] seed is a list of whole numbers, got \[\[0\]\]"),
@@ -359,7 +359,7 @@ def test_parts_that_are_missing_or_misspelt(config: dict[str, Any], tmp_path: Pa
     with pytest.raises(PareError, match=r"\[data\] has no source"):
         read_settings({"data": {}, "grid": config["grid"]})
     (tmp_path / "broken.toml").write_text("[grid\n")
-    with pytest.raises(PareError, match=r"broken.toml: not readable as TOML"):
+    with pytest.raises(PareError, match=r"broken.toml: not a readable TOML file"):
         read_settings(tmp_path / "broken.toml")
 
 

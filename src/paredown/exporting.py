@@ -19,6 +19,7 @@ from paredown.data import Labels, find_ids
 from paredown.errors import PareError, unknown_name
 from paredown.io import new_output, read_manifest
 from paredown.progress import Track, silent
+from paredown.reading import check_regular
 from paredown.sources import Source, VectorSource, named_dataset, open_source
 
 __all__ = ["EXPORTS", "export"]
@@ -36,6 +37,7 @@ class _Kept(NamedTuple):
     link: Link
     shard_size: int
     track: Track
+    warn: Callable[[str], object]
 
 
 def export(
@@ -49,6 +51,7 @@ def export(
     shard_size: int = 10_000,
     overwrite: bool = False,
     track: Track = silent,
+    warn: Callable[[str], object] = lambda _: None,
 ) -> int:
     """Write the kept examples of a manifest in another form and return how many there are.
 
@@ -62,6 +65,7 @@ def export(
         shard_size: for `webdataset`: examples per tar.
         overwrite: replace an existing `out`.
         track: reports progress.
+        warn: is told what to know of the files: how many lie outside the folder of the list that names them.
     """
     if to not in EXPORTS:
         raise unknown_name("export", to, EXPORTS)
@@ -76,7 +80,7 @@ def export(
         return _open_again(scores.provenance.get("source", {}), kept_ids, source, ids)
 
     labels = None if scores.labels is None else scores.labels[keep]
-    kept = _Kept(kept_ids, np.flatnonzero(keep), labels, open_again, link, shard_size, track)
+    kept = _Kept(kept_ids, np.flatnonzero(keep), labels, open_again, link, shard_size, track, warn)
     with new_output(Path(out), overwrite=overwrite, folder=EXPORTS[to].folder) as part:
         EXPORTS[to].write(kept, part)
     return len(kept.ids)
@@ -151,8 +155,13 @@ def _write_images(kept: _Kept, out: Path) -> None:
         "hard": os.link,
         "symbolic": os.symlink,
     }
+    written: set[Path] = set()  # a list may name an image twice
     for row in kept.track(rows, "writing images", total=len(rows)):
         file = Path(os.path.abspath(files[row]))
+        if file in written:
+            continue
+        check_regular(file)
+        written.add(file)
         target = out / file.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         place[kept.link](file, target)
@@ -164,6 +173,8 @@ def _files(kept: _Kept) -> tuple[list[Path], NDArray[np.int64]]:
     source, rows = kept.open()
     if not isinstance(source, ImageFiles):
         raise PareError(f"{source.location}: a {source.kind} has no image files; export 'ids' or 'indices' instead.")
+    for text in source.warnings:
+        kept.warn(text)
     return source.paths, rows
 
 

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from paredown import __version__
 from paredown.columns import as_written, id_column, label_column
 from paredown.data import Labels, Scores, check_ids, find_ids, id_array, name_rows
 from paredown.errors import PareError
+from paredown.reading import check_memory, check_regular, damaged, read_array, read_arrays, read_parquet, reading
 from paredown.sources import Source
 from paredown.sources.base import files_fingerprint
 
@@ -73,8 +73,7 @@ def import_scores(
     file = Path(path)
     if higher_is not in ("harder", "easier"):
         raise PareError(f"higher_is must be 'harder' or 'easier', got {higher_is!r}.")
-    if not file.is_file():
-        raise PareError(f"{file}: there is no such file.")
+    check_regular(file)
     if file.suffix.lower() not in _READERS:
         raise PareError(f"{file}: scores are imported from {', '.join(_READERS)} files.")
     held = _READERS[file.suffix.lower()](file)
@@ -174,7 +173,8 @@ _ONLY = ""  # the name of scores that have none
 
 
 def _read_csv(file: Path) -> _Columns:
-    try:
+    with reading(file, "CSV file"):
+        check_memory(file, file.stat().st_size)
         with file.open(encoding="utf-8-sig", newline="") as stream:
             first = [cell.strip() for cell in next(csv.reader(stream), [])]
         headless = any(_is_number(cell) for cell in first)
@@ -186,26 +186,23 @@ def _read_csv(file: Path) -> _Columns:
             # Ids and labels are read as they are written: 007 is not 7.
             convert_options=pyarrow.csv.ConvertOptions(column_types={name: pa.string() for name in written if name}),
         )
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise PareError(f"{file}: not a readable CSV file ({str(error).splitlines()[0]}).") from error
 
     def cells(name: str) -> NDArray[Any]:
-        return as_written(pc.utf8_trim_whitespace(table[name]), file, name)
+        with damaged(file, "table of scores"):
+            return as_written(pc.utf8_trim_whitespace(table[name]), file, name)
 
     return _from_table(file, table, ids=cells, labels=cells, headless=headless)
 
 
 def _read_parquet(file: Path) -> _Columns:
-    try:
-        table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
-        raise PareError(f"{file}: not a readable Parquet file ({str(error).splitlines()[0]}).") from error
-    return _from_table(
-        file,
-        table,
-        ids=lambda name: id_column(table[name], file, name),
-        labels=lambda name: label_column(table[name], file, name),
-    )
+    table = read_parquet(file)
+    with damaged(file, "table of scores"):
+        return _from_table(
+            file,
+            table,
+            ids=lambda name: id_column(table[name], file, name),
+            labels=lambda name: label_column(table[name], file, name),
+        )
 
 
 def _from_table(
@@ -261,22 +258,14 @@ def _numbers(file: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def _read_npy(file: Path) -> _Columns:
-    return _named({_ONLY: _load(file)}, file)
+    return _named({_ONLY: read_array(file, "array of numbers")}, file)
 
 
 def _read_npz(file: Path) -> _Columns:
-    with _load(file) as arrays:
-        held = {name: arrays[name] for name in arrays.files}
+    held = read_arrays(file)
     ids = next((held.pop(name) for name in ("ids", "id") if name in held), None)
     labels = next((held.pop(name) for name in ("labels", "label") if name in held), None)
     return _named(held, file, ids=ids, labels=labels)
-
-
-def _load(file: Path) -> Any:
-    try:
-        return np.load(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise PareError(f"{file}: not a readable array of numbers ({error}).") from error
 
 
 def _read_torch(file: Path) -> _Columns:
@@ -284,26 +273,32 @@ def _read_torch(file: Path) -> _Columns:
         import torch
     except ImportError as error:
         raise PareError(f"{file}: reading it needs torch; install paredown[train], or save it as .npy.") from error
-    try:
+    remedy = (
+        "Nothing but tensors and plain values is read, as it could run code; save the scores as a tensor, or as .npy."
+    )
+    with reading(file, "file of tensors saved by torch", remedy=remedy):
         held = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a file that is not one of torch's makes it raise
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise PareError(
-            f"{file}: not tensors and plain values saved by torch ({reason}); nothing else is read, as it could run "
-            "code. Save the scores as a tensor, or as .npy."
-        ) from error
+        if isinstance(held, dict) and held and all(isinstance(value, int | float) for value in held.values()):
+            return _named({_ONLY: np.array(list(held.values()))}, file, ids=id_array(list(held)))
+        named = held if isinstance(held, dict) else {_ONLY: held}
+        arrays = {str(name): _to_array(file, str(name), value) for name, value in named.items()}
+        ids = next((arrays.pop(name) for name in ("ids", "id") if name in arrays), None)
+        return _named(arrays, file, ids=ids)
 
-    def to_array(value: Any) -> NDArray[Any]:
-        if not isinstance(value, torch.Tensor):
-            return np.asarray(value)
-        return (value.double() if value.is_floating_point() else value).numpy()  # numpy has no bfloat16
 
-    if isinstance(held, dict) and held and all(isinstance(value, int | float) for value in held.values()):
-        return _named({_ONLY: np.array(list(held.values()))}, file, ids=id_array(list(held)))
-    arrays = {str(name): to_array(value) for name, value in held.items()} if isinstance(held, dict) else None
-    arrays = {_ONLY: to_array(held)} if arrays is None else arrays
-    ids = next((arrays.pop(name) for name in ("ids", "id") if name in arrays), None)
-    return _named(arrays, file, ids=ids)
+def _to_array(file: Path, name: str, value: Any) -> NDArray[Any]:
+    """A tensor as an array; what is not a plain one of numbers is refused."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return np.asarray(value)
+    what = f"{file}: tensor {name!r}" if name else f"{file}: the tensor"
+    if value.layout != torch.strided or value.is_quantized or value.device.type != "cpu":
+        raise PareError(f"{what} is sparse, quantized or empty of data; save it as a dense one (tensor.to_dense()).")
+    if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+        raise PareError(f"{what} repeats its elements; save it as a plain one (tensor.contiguous()).")
+    value = value.detach().resolve_conj().resolve_neg()
+    return (value.double() if value.is_floating_point() else value).numpy()  # numpy has no bfloat16
 
 
 def _named(arrays: dict[str, NDArray[Any]], file: Path, *, ids: Any = None, labels: Any = None) -> _Columns:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,11 +21,13 @@ from paredown.data import Labels
 from paredown.errors import PareError
 from paredown.io import new_output
 from paredown.metrics import METRICS, Model
+from paredown.reading import damaged, read_arrays
 
 __all__ = ["FittedModel", "can_be_saved", "read_model", "write_model"]
 
 FORMAT, FORMAT_VERSION = "paredown model", 1
 _RECORD = "record"
+_REMEDY = "A model is written with save_model= or --save-model."
 _FREE = ("memory", "kernel")  # options that do not contradict a fit: how much room, and how rows are compared
 
 
@@ -144,17 +145,15 @@ def write_model(model: FittedModel, path: str | Path, *, overwrite: bool = False
 
 def read_model(path: str | Path) -> FittedModel:
     """Read a model that `write_model`, `score(save_model=...)` or `--save-model` wrote."""
-    if not Path(path).is_file():
-        raise PareError(f"{path}: there is no such file; a model is written with save_model= or --save-model.")
-    try:
-        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+    arrays = read_arrays(path, "model of paredown", memory=None, remedy=_REMEDY)
+    with damaged(path, "model of paredown", remedy=_REMEDY):
         record = json.loads(str(arrays.pop(_RECORD)))
-        is_model = record["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise _not_a_model(path) from error
-    if not is_model:
-        raise _not_a_model(path)
+        if record["format"] != FORMAT:
+            raise PareError(f"{path}: not a model of paredown. {_REMEDY}")
+        return _read_record(path, record, arrays)
+
+
+def _read_record(path: str | Path, record: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> FittedModel:
     if record["format_version"] > FORMAT_VERSION:
         raise PareError(
             f"{path}: a model in format version {record['format_version']}, and this paredown reads up to "
@@ -163,22 +162,19 @@ def read_model(path: str | Path) -> FittedModel:
     metric = record["metric"]
     if metric not in METRICS or METRICS[metric].load is None:
         raise PareError(f"{path}: a model of metric {metric!r}, which this paredown cannot load; update it.")
-    try:
+    with damaged(path, "model", remedy="It is damaged; fit it again."):
         model = _load(metric, arrays, record["report"])
-    except KeyError as error:
-        raise PareError(f"{path}: the model is damaged; it lacks {error}. Fit it again.") from error
-    classes = None if record["classes"] is None else tuple(record["classes"])
-    return FittedModel(metric, model, record["dim"], classes, record["provenance"])
+    classes = None if record["classes"] is None else tuple(str(name) for name in record["classes"])
+    dim, provenance = record["dim"], record["provenance"]
+    if not isinstance(dim, int) or dim < 1 or not isinstance(provenance, dict):
+        raise PareError(f"{path}: the model is damaged; its dimensions or provenance are not what they should be.")
+    return FittedModel(metric, model, dim, classes, provenance)
 
 
 def _load(metric: str, arrays: dict[str, NDArray[Any]], report: dict[str, Any]) -> Model:
     load = METRICS[metric].load
     assert load is not None
     return load(arrays, report)
-
-
-def _not_a_model(path: str | Path) -> PareError:
-    return PareError(f"{path}: not a model of paredown; a model is written with save_model= or --save-model.")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ named pipe. Here all of that becomes a `PareError` that names the file:
 - `check_regular` refuses pipes, devices and sockets without opening them;
 - `check_memory` compares what a file declares with what may be used.
 
-`read_array`, `read_arrays`, `read_json`, `read_text` and `read_parquet` put the three together for common formats.
+`read_bytes`, `read_text`, `read_json`, `read_array`, `read_arrays` and `read_parquet` put the three together.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ __all__ = [
     "explain",
     "read_array",
     "read_arrays",
+    "read_bytes",
     "read_json",
     "read_npy_header",
     "read_parquet",
@@ -93,6 +94,8 @@ def explain(error: BaseException) -> str:
     """One short line for what a library raised, without control characters."""
     if isinstance(error, MemoryError):
         return "it asks for more memory than there is"
+    if isinstance(error, EOFError):
+        return "it is truncated"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
@@ -152,17 +155,25 @@ def check_memory(path: str | Path, needed: int, memory: int | None = MEMORY, *, 
         )
 
 
-# --- text and JSON -------------------------------------------------------------------------------------------------
+# --- bytes, text and JSON --------------------------------------------------------------------------------------------
+
+
+def read_bytes(
+    path: str | Path, what: str = "file", *, memory: int | None = MEMORY, remedy: str = "Replace it."
+) -> bytes:
+    """All bytes of a file."""
+    with reading(path, what, remedy=remedy):
+        check_memory(path, os.path.getsize(path), memory)
+        return Path(path).read_bytes()
 
 
 def read_text(
     path: str | Path, what: str = "text file", *, memory: int | None = MEMORY, remedy: str = "Replace it."
 ) -> str:
     """The text of a UTF-8 file, with or without a byte-order mark."""
-    with reading(path, what, remedy=remedy):
-        # Python's text takes up to four bytes for each of the file's.
-        check_memory(path, 4 * os.path.getsize(path), memory)
-        return Path(path).read_text(encoding="utf-8-sig")
+    data = read_bytes(path, what, memory=memory, remedy=remedy)
+    with damaged(path, what, remedy=remedy):
+        return data.decode("utf-8-sig")
 
 
 def read_json(path: str | Path, what: str = "JSON file", *, remedy: str = "Replace it.") -> dict[str, Any]:
@@ -192,7 +203,7 @@ class NpyHeader(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def read_npy_header(stream: IO[bytes], size: int) -> NpyHeader:
+def read_npy_header(stream: IO[bytes], size: int, *, where: str | Path = "the array") -> NpyHeader:
     """The header of a `.npy` file of `size` bytes, refused if it promises what the file cannot hold."""
     from numpy.lib import format as npy
 
@@ -201,13 +212,14 @@ def read_npy_header(stream: IO[bytes], size: int) -> NpyHeader:
     shape, fortran, dtype = read(stream)
     header = NpyHeader(shape, fortran, dtype, stream.tell())
     if dtype.hasobject:
-        raise PareError("it holds Python objects, which could run code; save numbers or text")
+        raise PareError(f"{where}: it holds Python objects, which could run code; save an array of numbers or text.")
     if any(length < 0 for length in shape):
-        raise PareError(f"its shape is {shape}")
+        raise PareError(f"{where}: damaged; its shape is {shape}.")
     if header.offset + header.nbytes > size:
-        raise PareError(f"truncated; shape {shape} needs {header.offset + header.nbytes} bytes, {size} found")
+        needed = header.offset + header.nbytes
+        raise PareError(f"{where}: truncated; shape {shape} needs {needed} bytes, {size} found.")
     if max(shape, default=0) > size:  # only where another dimension is 0: nothing vouches for this one
-        raise PareError(f"its shape is {shape}, which holds nothing")
+        raise PareError(f"{where}: its shape is {shape}, which holds nothing.")
     return header
 
 
@@ -216,8 +228,7 @@ def read_array(path: str | Path, what: str = ".npy file", *, memory: int | None 
     import numpy as np
 
     with reading(path, what), Path(path).open("rb") as stream:
-        with _place(path):
-            header = read_npy_header(stream, os.fstat(stream.fileno()).st_size)
+        header = read_npy_header(stream, os.fstat(stream.fileno()).st_size, where=path)
         check_memory(path, header.nbytes, memory)
         stream.seek(0)
         return np.lib.format.read_array(stream, allow_pickle=False)
@@ -244,8 +255,7 @@ def read_arrays(
             if name in arrays:
                 raise PareError(f"{path}: it holds two arrays named {name!r}. {remedy}")
             with archive.open(member) as data:
-                with _place(f"{path}: {member.filename}"):
-                    read_npy_header(data, member.file_size)
+                read_npy_header(data, member.file_size, where=f"{path}: {name}")
                 data.seek(0)
                 arrays[name] = np.lib.format.read_array(data, allow_pickle=False)
     return arrays
@@ -260,15 +270,6 @@ def _check_members(path: str | Path, members: Sequence[zipfile.ZipInfo], size: i
             raise PareError(f"{path}: {member.filename} is compressed in a way that numpy does not write.")
         if member.file_size > member.compress_size * _DEFLATE_RATIO:
             raise PareError(f"{path}: damaged; {member.filename} declares more than its compressed bytes can hold.")
-
-
-@contextmanager
-def _place(where: str | Path) -> Iterator[None]:
-    """Put where it was found before the message of a check that does not know."""
-    try:
-        yield
-    except PareError as error:
-        raise PareError(f"{where}: {error}.") from error
 
 
 # --- Parquet -------------------------------------------------------------------------------------------------------

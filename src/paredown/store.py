@@ -110,7 +110,7 @@ def start_store(folder: Path, images: ImageSource, encoder: Encoder, settings: d
         "settings": settings,
         "images": images.provenance(),
         "classes": [] if images.labels is None else list(images.labels.classes),
-        "warnings": list(encoder.warnings),
+        "warnings": [*images.warnings, *encoder.warnings],
     }
     if not (folder / RECORD).exists():
         _write_record(folder, record)

@@ -13,6 +13,7 @@ from paredown.cli.inputs import (
     Columns,
     IdFile,
     LabelFile,
+    Memory,
     OnBad,
     Seed,
     Split,
@@ -74,6 +75,7 @@ def embed(
     column: Columns = None,
     split: Split = None,
     on_error: OnBad = "raise",
+    memory: Memory = "1GiB",
     seed: Seed = 0,
     overwrite: Annotated[
         bool,
@@ -84,7 +86,9 @@ def embed(
     """Turn images into embeddings that score and prune take; the same command again finishes a stopped run."""
     from paredown.embedding import embed as embed_source
 
-    (opened,) = open_sources([source], labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
+    (opened,) = open_sources(
+        [source], labels=labels, ids=ids, columns=column, split=split, on_error=on_error, memory=memory
+    )
     start = time.perf_counter()
     trained = None
     if train_encoder is not None:

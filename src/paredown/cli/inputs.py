@@ -61,8 +61,10 @@ def open_sources(
     columns: list[str] | None,
     split: str | None,
     on_error: str,
+    memory: str,
 ) -> list[Source]:
     """Open what the command line names."""
+    from paredown.sizes import parse_size
     from paredown.sources import open_source
 
     return [
@@ -73,6 +75,7 @@ def open_sources(
             columns=named_columns(columns),
             split=split,
             on_error=on_error,  # type: ignore[arg-type]  # checked by open_source
+            memory=parse_size(memory),
         )
         for path in sources
     ]

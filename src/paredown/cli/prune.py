@@ -20,6 +20,7 @@ from paredown.cli.inputs import (
     Split,
     open_sources,
     read_column,
+    show_warnings,
 )
 from paredown.cli.scoring import (
     Embeddings,
@@ -112,7 +113,9 @@ def prune(
         scoring = {name: value for name, value in models.items() if value is not None}  # refused by `prune`
         _announce_table(source, name, memory)
     else:
-        source = open_sources(sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error)
+        source = open_sources(
+            sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error, memory=memory
+        )
         scoring = metric_options(
             [name],
             option,
@@ -184,6 +187,7 @@ def export(
     """Write the kept examples in the form your training job reads."""
     from paredown.exporting import export as export_manifest
 
+    warnings: list[str] = []
     number = export_manifest(
         manifest,
         to=to,
@@ -194,12 +198,14 @@ def export(
         shard_size=shard_size,
         overwrite=overwrite,
         track=progress_bar,
+        warn=warnings.append,
     )
-    emit(
-        {"out": str(out), "to": to, "examples": number},
-        as_json=as_json,
-        show=lambda: say("{:,} kept examples written to [bold]{}[/] as {}.", number, out, to),
-    )
+
+    def show() -> None:
+        show_warnings(warnings)
+        say("{:,} kept examples written to [bold]{}[/] as {}.", number, out, to)
+
+    emit({"out": str(out), "to": to, "examples": number, "warnings": warnings}, as_json=as_json, show=show)
 
 
 def _announce_table(source: Path, metric: str, memory: str) -> None:

@@ -109,6 +109,7 @@ def score(
         columns=None if imported is not None else column,
         split=split,
         on_error=on_error,
+        memory=memory,
     )
     checkpoint = out.with_name(f".{out.name}.parts")
     if imported is not None:

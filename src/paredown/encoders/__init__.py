@@ -83,7 +83,7 @@ def encode(
         fingerprint=source.fingerprint(),
     )
     result.skipped, result.opened_with = source.skipped + encoded.skipped, source.opened_with
-    result.encoder, result.warnings = loaded.summary, loaded.warnings
+    result.encoder, result.warnings = loaded.summary, (*source.warnings, *loaded.warnings)
     return result
 
 

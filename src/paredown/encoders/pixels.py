@@ -15,6 +15,7 @@ from paredown.encoders.base import Encoder
 from paredown.encoders.pipeline import prepared_images, unreadable
 from paredown.errors import PareError
 from paredown.progress import Track
+from paredown.reading import damaged, read_arrays
 from paredown.sources import ImageSource, OnError, Skipped
 
 __all__ = ["COMPONENTS", "PCA_SAMPLE", "WEAK_ENCODER", "PixelPCA", "fit_pixel_pca", "pixel_encoder", "thumbnail"]
@@ -109,8 +110,10 @@ def _fit(source: ImageSource, seed: int, on_error: OnError, workers: int, track:
 
 def _load(path: Path, seed: int) -> PixelPCA | None:
     """A saved fit, or None if it was made with another seed."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return PixelPCA(arrays["mean"], arrays["projection"]) if arrays["seed"] == seed else None
-    except Exception as error:  # numpy and zipfile raise many types for a damaged file
-        raise PareError(f"{path}: not a readable pixel encoder ({error}); remove it to fit a new one.") from error
+    what, remedy = "pixel encoder", "Remove it to fit a new one."
+    arrays = read_arrays(path, what, remedy=remedy)
+    with damaged(path, what, remedy=remedy):
+        mean, projection = arrays["mean"], arrays["projection"]
+        if mean.shape != (projection.shape[0],) or {mean.dtype.kind, projection.dtype.kind} != {"f"}:
+            raise PareError(f"{path}: not a readable pixel encoder (its arrays do not fit together). {remedy}")
+        return PixelPCA(mean, projection) if int(arrays["seed"]) == seed else None

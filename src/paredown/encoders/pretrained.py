@@ -14,6 +14,7 @@ from paredown.encoders.hub import check_reachable
 from paredown.encoders.runtime import quiet
 from paredown.encoders.torchvision_on_cpu import import_torchvision
 from paredown.errors import PareError
+from paredown.reading import reading
 
 if TYPE_CHECKING:
     import torch
@@ -233,17 +234,12 @@ def read_checkpoint(path: Path) -> dict[str, torch.Tensor]:
     """The tensors in a checkpoint, never unpickling anything else."""
     import torch
 
-    try:
+    with reading(path, "checkpoint of weights alone"):
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
             return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except ImportError:
-        raise
-    except Exception as error:  # torch raises many types for a damaged or unsafe file
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise PareError(f"{path}: not a readable checkpoint of weights alone ({reason}).") from error
     while isinstance(content, dict) and not any(isinstance(value, torch.Tensor) for value in content.values()):
         inner = next((content[key] for key in _WRAPPERS if isinstance(content.get(key), dict)), None)
         if inner is None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from paredown.encoders.base import Preprocess
 from paredown.errors import PareError, unknown_name
+from paredown.reading import check_regular, damaged
 
 if TYPE_CHECKING:
     import torch
@@ -136,8 +137,7 @@ def onnx_file(path: Path, *, image_size: int | None = None) -> tuple[Forward, Pr
     The preprocessing is what the file says if paredown wrote it, and otherwise the usual one of ImageNet models at the
     size of the file's input.
     """
-    if not path.is_file():
-        raise PareError(f"encoder onnx:{path}: there is no such file.")
+    check_regular(path)
     forward = _session(str(path), name=str(path))
     session = forward.run.session  # type: ignore[attr-defined]
     shape = session.get_inputs()[0].shape
@@ -145,13 +145,14 @@ def onnx_file(path: Path, *, image_size: int | None = None) -> tuple[Forward, Pr
         raise PareError(f"{path}: an image encoder takes (batch, 3, height, width); its input is {shape}.")
     notes = session.get_modelmeta().custom_metadata_map
     kept = notes.get(_PREPROCESS_KEY)
-    preprocess = Preprocess(**json.loads(kept)) if kept else Preprocess()
+    with damaged(path, "ONNX model of paredown", remedy="Train it again."):
+        preprocess = Preprocess(**json.loads(kept)) if kept else Preprocess()
+        training = json.loads(notes[_TRAINING_KEY]) if _TRAINING_KEY in notes else None
     fixed = shape[2] if isinstance(shape[2], int) else None
     if fixed is not None and image_size not in (None, fixed):
         raise PareError(f"{path}: takes images of {fixed} x {shape[3]} pixels only, and image_size is {image_size}.")
     if fixed is not None and fixed != shape[3]:
         raise PareError(f"{path}: takes images of {fixed} x {shape[3]} pixels; only square ones are supported.")
-    training = json.loads(notes[_TRAINING_KEY]) if _TRAINING_KEY in notes else None
     return forward, preprocess.at(image_size or (None if kept else fixed)), training
 
 

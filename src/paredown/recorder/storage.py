@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError
 from paredown.io import new_output
+from paredown.reading import damaged, read_arrays
 
 __all__ = ["read_recording", "write_recording"]
 
@@ -28,16 +28,12 @@ def write_recording(path: Path, header: dict[str, Any], arrays: dict[str, NDArra
 
 def read_recording(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The header and arrays of a recording, or an error that says why it is none."""
-    if not path.exists():
-        raise PareError(f"{path}: there is no such file.")
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+    what, remedy = "recording that Recorder.save wrote", "It is another file, or damaged."
+    arrays = read_arrays(path, what, memory=None, remedy=remedy)
+    with damaged(path, what, remedy=remedy):
         header = json.loads(str(arrays.pop("header")))
-        known = header["format"] == _FORMAT
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise PareError(f"{path}: not a recording that Recorder.save wrote, or a damaged one ({error}).") from error
-    if not known or header["version"] != _VERSION:
+        known = header["format"] == _FORMAT and header["version"] == _VERSION
+    if not known:
         raise PareError(
             f"{path}: a recording of format {header['format']} {header.get('version')}, but this paredown reads "
             f"{_FORMAT} {_VERSION}; read it with the paredown that wrote it."

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from paredown.data import Labels
 from paredown.errors import PareError, unknown_name
+from paredown.reading import MEMORY, check_name, damaged
 from paredown.sources.arrays import RECORD, ArraySource, NpySource, load_column
 from paredown.sources.base import ImageSource, OnError, Options, Skipped, Source, VectorSource
 from paredown.sources.standard import DATASETS, ArrayImages, named_dataset, open_dataset
@@ -39,6 +40,7 @@ def open_source(
     columns: Mapping[str, str] | None = None,
     split: str | None = None,
     on_error: OnError = "raise",
+    memory: int | None = MEMORY,
 ) -> Source:
     """Open examples wherever they are: an array, a file or a folder, told apart by what is there.
 
@@ -49,8 +51,11 @@ def open_source(
         ids, labels: one per example, in place of those the source has.
         columns: which column of a table holds the `id`, `label`, `embedding`, `path` or `image`, where their names
             leave it open, e.g. `{"label": "species"}`.
-        split: which split of a Hugging Face dataset or of a standard data set; `train` if it has several.
+        split: which split of a Hugging Face dataset or of a standard data set, `train` if it has several; or which
+            folder of an image folder that holds `train`, `val` and the like.
         on_error: `raise` at the first unreadable file, or `skip` and list it in `source.skipped`.
+        memory: bytes that what cannot be read in blocks may take (ids, labels, a `.npz`, a member of a tar); a file
+            that declares more is refused. None for any number.
     """
     if on_error not in ("raise", "skip"):
         raise PareError(f"on_error must be 'raise' or 'skip', got {on_error!r}.")
@@ -59,6 +64,7 @@ def open_source(
     if not isinstance(data, str | Path):
         return ArraySource(data, ids=ids, labels=labels)
     path = Path(data)
+    check_name(path)
     named = None if path.exists() else named_dataset(data)
     if named is None and not path.exists():
         raise PareError(f"{path}: there is no such file or folder.")
@@ -66,13 +72,14 @@ def open_source(
     for role in columns:
         if role not in COLUMN_ROLES:
             raise unknown_name("column role", role, COLUMN_ROLES)
-    options = Options(ids=ids, labels=labels, columns=columns, split=split, on_error=on_error)
+    options = Options(ids=ids, labels=labels, columns=columns, split=split, on_error=on_error, memory=memory)
     if named is not None:
         source: Source = open_dataset(*named, options)
     else:
-        module, opener = _folder_opener(path) if path.is_dir() else _file_opener(path)
+        with damaged(path, "source"):  # a folder that may not be listed
+            module, opener = _folder_opener(path) if path.is_dir() else _file_opener(path)
         source = getattr(import_module(f"paredown.sources.{module}"), opener)(path, options)
-    source.opened_with = {"columns": columns, "split": split}
+    source.opened_with = {"columns": columns, "split": split} | ({} if memory == MEMORY else {"memory": memory})
     if on_error == "skip" and isinstance(source, VectorSource):
         return source.without_unusable()
     return source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +13,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.data import Labels, id_array, join_ids, join_labels
 from paredown.errors import PareError
+from paredown.reading import (
+    damaged,
+    read_array,
+    read_arrays,
+    read_json,
+    read_npy_header,
+    read_parquet,
+    read_text,
+    reading,
+)
 from paredown.sources.base import OnError, Options, Skipped, VectorSource, files_fingerprint, natural_order
 
 __all__ = ["RECORD", "ArraySource", "NpySource", "load_column", "open_npz", "read_record"]
 
 RECORD = "embed.json"  # what `paredown embed` notes beside the shards of a store
+_REMEDY = "Run `paredown embed` again."
 
 
 class ArraySource(VectorSource):
@@ -34,13 +45,7 @@ class ArraySource(VectorSource):
         fingerprint: str | None = None,
     ) -> None:
         array = np.asarray(vectors)
-        if array.ndim != 2 or array.dtype.kind not in "fiu":
-            raise PareError(
-                f"{location}: embeddings must be a (rows, dimensions) array of numbers, "
-                f"got shape {array.shape} of {array.dtype}."
-            )
-        if array.shape[1] == 0:
-            raise PareError(f"{location}: embeddings have no dimensions (shape {array.shape}).")
+        _check_matrix(location, array.shape, array.dtype)
         self._vectors, self._fingerprint = array, fingerprint
         self.dim = array.shape[1]
         ids = np.arange(len(array)) if ids is None else ids
@@ -91,7 +96,7 @@ class NpySource(VectorSource):
             labels = load_column(columns["labels"]) if labels is None and columns["labels"].exists() else labels
         self._shards = list(self._readable(files, options.on_error))
         if path.is_dir() and self._shards and any(path.glob("*.parquet")):
-            own_ids, own_labels = self._tables()
+            own_ids, own_labels = self._tables(options.memory)
             ids = own_ids if ids is None else ids
             labels = own_labels if labels is None else labels
         total = sum(shard.rows for shard in self._shards)
@@ -117,9 +122,9 @@ class NpySource(VectorSource):
                     raise
                 self.skipped.append(Skipped(file.name, str(error)))
 
-    def _tables(self) -> tuple[NDArray[Any], Labels | None]:
+    def _tables(self, memory: int | None) -> tuple[NDArray[Any], Labels | None]:
         """Ids, and labels if there are any, from the tables beside the shards."""
-        tables = [_read_companion(shard) for shard in self._shards]
+        tables = [_read_companion(shard, memory) for shard in self._shards]
         ids = join_ids([own for own, _ in tables])
         labelled = [own for _, own in tables if own is not None]
         if not labelled:
@@ -142,7 +147,7 @@ class NpySource(VectorSource):
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         for shard in self._shards:
             buffer = np.empty((min(rows, shard.rows), shard.dim), shard.dtype)  # read into again and again
-            with shard.path.open("rb", buffering=0) as stream:
+            with reading(shard.path, ".npy file"), shard.path.open("rb", buffering=0) as stream:
                 stream.seek(shard.offset)
                 for first in range(0, shard.rows, rows):
                     block = buffer[: min(rows, shard.rows - first)]
@@ -158,57 +163,49 @@ def read_record(folder: Path) -> dict[str, Any]:
     file = folder / RECORD
     if not file.exists():
         return {}
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        complete = record["complete"]
-    except (ValueError, KeyError, OSError) as error:
-        raise PareError(f"{file}: not a readable record of embeddings ({error!r}).") from error
-    if not complete:
+    record = read_json(file, "record of embeddings", remedy=_REMEDY)
+    for name, kind in (("complete", bool), ("warnings", list), ("classes", list)):
+        if not isinstance(record.get(name, kind()), kind) or (name == "complete" and name not in record):
+            raise PareError(f"{file}: not a readable record of embeddings (it lacks a proper {name!r}). {_REMEDY}")
+    if not record["complete"]:
         raise PareError(f"{folder}: embedding is not finished; run the same `paredown embed` command again first.")
     return record
 
 
-def _read_companion(shard: _Shard) -> tuple[NDArray[Any], Labels | None]:
+def _read_companion(shard: _Shard, memory: int | None) -> tuple[NDArray[Any], Labels | None]:
     """The ids and labels in the table beside a shard."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     from paredown.columns import id_column, label_column
 
     file = shard.path.with_suffix(".parquet")
-    try:
-        table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
-        raise PareError(f"{file}: the table of ids beside {shard.path.name} cannot be read ({error}).") from error
+    table = read_parquet(file, what=f"table of the ids of {shard.path.name}", memory=memory)
     if "id" not in table.column_names:
         raise PareError(f"{file}: has no 'id' column for the rows of {shard.path.name}; it has {table.column_names}.")
     if table.num_rows != shard.rows:
         raise PareError(f"{file}: has {table.num_rows} rows for the {shard.rows} embeddings of {shard.path.name}.")
-    labels = label_column(table["label"], file) if "label" in table.column_names else None
-    return id_column(table["id"], file), labels
+    with damaged(file, "table of ids"):
+        labels = label_column(table["label"], file) if "label" in table.column_names else None
+        return id_column(table["id"], file), labels
 
 
 def _read_header(file: Path) -> _Shard:
     """Shape, type and data offset of a `.npy` file, checked against its size."""
-    try:
-        with file.open("rb") as stream:
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(stream)
-            offset = stream.tell()
-    except (ValueError, OSError, EOFError) as error:
-        raise PareError(f"{file}: not a readable .npy file ({error}).") from error
+    with reading(file, ".npy file"), file.open("rb") as stream:
+        header = read_npy_header(stream, os.fstat(stream.fileno()).st_size, where=str(file))
+    shape = header.shape
+    _check_matrix(str(file), shape, header.dtype)
+    if header.fortran and min(shape) > 1:
+        raise PareError(f"{file}: stored column by column; save it again with np.ascontiguousarray.")
+    return _Shard(file, shape[0], shape[1], header.dtype, header.offset)
+
+
+def _check_matrix(location: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise unless an array can be embeddings."""
     if len(shape) != 2 or dtype.kind not in "fiu":
         raise PareError(
-            f"{file}: embeddings must be a (rows, dimensions) array of numbers, got shape {shape} of {dtype}."
+            f"{location}: embeddings must be a (rows, dimensions) array of numbers, got shape {shape} of {dtype}."
         )
-    if fortran and min(shape) > 1:
-        raise PareError(f"{file}: stored column by column; save it again with np.ascontiguousarray.")
-    expected = offset + shape[0] * shape[1] * dtype.itemsize
-    actual = file.stat().st_size
-    if actual < expected:
-        raise PareError(f"{file}: truncated; {expected} bytes expected for shape {shape}, {actual} found.")
-    return _Shard(file, shape[0], shape[1], dtype, offset)
+    if shape[1] == 0:
+        raise PareError(f"{location}: embeddings have no dimensions (shape {shape}).")
 
 
 def _read_into(stream: Any, block: NDArray[Any], path: Path) -> None:
@@ -223,7 +220,7 @@ def _read_into(stream: Any, block: NDArray[Any], path: Path) -> None:
 
 def open_npz(path: Path, options: Options) -> ArraySource:
     """A `.npz` whose only 2-d array (or the one named `embeddings`) is the embeddings; `ids`, `labels` if present."""
-    arrays = _load_npz(path)
+    arrays = read_arrays(path, memory=options.memory, instead="save the embeddings as .npy, which is read in blocks")
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
     name = "embeddings" if "embeddings" in matrices else matrices[0] if len(matrices) == 1 else None
     if name is None:
@@ -239,14 +236,6 @@ def open_npz(path: Path, options: Options) -> ArraySource:
     )
 
 
-def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except Exception as error:  # numpy and zipfile raise many types for a damaged file
-        raise PareError(f"{path}: not a readable .npz file ({error}).") from error
-
-
 def check_length(location: str, ids: ArrayLike, rows: int) -> None:
     """Raise unless there is one id per row."""
     if np.size(ids) != rows:
@@ -255,15 +244,11 @@ def check_length(location: str, ids: ArrayLike, rows: int) -> None:
 
 def load_column(path: Path) -> NDArray[Any]:
     """A one-dimensional array of ids or labels from `.npy` or a text file with one value a line."""
-    try:
-        if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise PareError(f"{path}: there is no such file of ids or labels.") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise PareError(f"{path}: not a readable column of ids or labels ({error}).") from error
     from paredown.columns import as_written
 
+    what = "column of ids or labels"
+    if path.suffix == ".npy":
+        return read_array(path, what)
+    text = read_text(path, what)
     # Not `splitlines`, which also breaks a line at characters that an id may hold.
     return as_written(text.removesuffix("\n").split("\n") if text else [], path, "ids or labels")

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.data import Batch, Labels, check_ids, hash_ids, id_array, natural_order, unit_rows, usable_rows
 from paredown.errors import PareError
+from paredown.reading import MEMORY
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -46,6 +47,7 @@ class Options:
     columns: Mapping[str, str] = field(default_factory=dict)  # role ("id", "label", ...) -> column name
     split: str | None = None
     on_error: OnError = "raise"
+    memory: int | None = MEMORY  # bytes that what is read whole may take
 
 
 class Skipped(NamedTuple):
@@ -70,9 +72,10 @@ class Source(ABC):
         """Set and check what every source has."""
         if np.size(ids) == 0:
             raise PareError(f"{location}: the source is empty; it holds no examples.")
-        self.location, self.kind, self.ids = location, kind, id_array(ids)
+        self.location, self.kind = location, kind
         self.skipped = getattr(self, "skipped", [])
         try:
+            self.ids = id_array(ids)
             check_ids(self.ids)
             self.labels = None if labels is None else Labels.of(labels, length=len(self.ids))
         except PareError as error:

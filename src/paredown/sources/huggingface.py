@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from paredown import columns as arrow_columns
 from paredown.data import Labels, name_rows
 from paredown.errors import PareError
+from paredown.reading import check_regular, damaged
 from paredown.sources.base import ImageSource, Options, VectorSource
 from paredown.sources.tables import EMBEDDING_COLUMNS, ID_COLUMNS, LABEL_COLUMNS, pick_column
 
@@ -24,17 +25,21 @@ def load_dataset_folder(path: Path, *, split: str | None = None) -> Any:
         import datasets
     except ImportError as error:
         raise PareError(f"{path}: Hugging Face datasets need an extra: pip install 'paredown[hf]'.") from error
-    try:
+    for file in path.rglob("*"):
+        if not file.is_dir():
+            check_regular(file)
+    with damaged(path, "Hugging Face dataset folder"):
         dataset = datasets.load_from_disk(str(path))
-    except Exception as error:  # a damaged folder raises many types
-        raise PareError(f"{path}: not a readable Hugging Face dataset folder ({error}).") from error
     if isinstance(dataset, datasets.DatasetDict):
         wanted = split or "train"
         if wanted not in dataset:
             raise PareError(
                 f"{path}: there is no split {wanted!r}; it has {', '.join(map(str, dataset))}; name one with --split."
             )
-        return dataset[wanted]
+        dataset = dataset[wanted]
+    with damaged(path, "Hugging Face dataset folder"):
+        # Its files are mapped into memory as they are: an offset that is damaged would lead anywhere.
+        dataset.data.table.validate(full=True)
     return dataset
 
 
@@ -67,12 +72,17 @@ class HuggingFaceVectors(VectorSource):
         self.dataset = dataset
         self._vectors = dataset.select_columns([column]).with_format("numpy")
         self._column, self._fingerprint = column, dataset._fingerprint
-        self.dim = len(self._vectors[0][column]) if len(dataset) else 0
+        with damaged(path, "Hugging Face dataset folder"):
+            start = dataset.select_columns([column]).with_format(None)[:1][column]
+            self.dim = len(start[0] or ()) if len(dataset) else 0
+        if len(dataset) and not self.dim:
+            raise PareError(f"{path}: the first embedding in {column!r} is empty or null; fix or drop such rows.")
         self._describe(str(path), "Hugging Face dataset", ids=ids, labels=labels)
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         for first in range(0, len(self._vectors), rows):
-            block = self._vectors[first : first + rows][self._column]
+            with damaged(self.location, "Hugging Face dataset folder"):
+                block = np.asarray(self._vectors[first : first + rows][self._column])
             if block.ndim != 2 or block.shape[1] != self.dim:
                 raise PareError(
                     f"{self.location}: embeddings differ in dimension: expected {self.dim} in column "
@@ -99,8 +109,8 @@ class HuggingFaceImages(ImageSource):
     def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
         rows = self._images.select(range(first, len(self)))
         for name, row in zip(self.ids[first:], rows, strict=True):
-            stored = row[self._column]
-            yield stored["bytes"] or Path(stored["path"]), str(name)
+            stored = row[self._column] or {}  # None where the image is null
+            yield stored.get("bytes") or Path(stored.get("path") or ""), str(name)
 
     def fingerprint(self) -> str:
         return str(self._fingerprint)
@@ -112,11 +122,13 @@ def _is_vector(feature: Any) -> bool:
 
 
 def _read_ids(path: Path, dataset: Any, name: str) -> NDArray[Any]:
-    return arrow_columns.id_column(dataset.with_format("arrow")[:][name], path, name)
+    column = _column(path, dataset, name)
+    with damaged(path, "Hugging Face dataset folder"):
+        return arrow_columns.id_column(column, path, name)
 
 
 def _labels(path: Path, dataset: Any, name: str) -> Labels:
-    column = dataset.with_format("arrow")[:][name]
+    column = _column(path, dataset, name)
     names = getattr(dataset.features[name], "names", None)
     if names is None or column.null_count:
         return arrow_columns.label_column(column, path, name)  # which refuses the nulls
@@ -130,3 +142,8 @@ def _labels(path: Path, dataset: Any, name: str) -> Labels:
             "(Dataset.filter), or give a label for every example (--labels FILE)."
         )
     return Labels.of(np.array(names, np.dtypes.StringDType())[codes])
+
+
+def _column(path: Path, dataset: Any, name: str) -> Any:
+    with damaged(path, "Hugging Face dataset folder"):
+        return dataset.select_columns([name]).with_format("arrow")[:][name]

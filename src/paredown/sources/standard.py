@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,8 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.data import Labels
 from paredown.errors import PareError, unknown_name
+from paredown.reading import read_text
 from paredown.sources.base import ImageSource, Options, files_fingerprint
-from paredown.sources.formats import Pixels, plain_pickle, read_cifar_binary, read_cifar_pickle, read_idx, read_mat
+from paredown.sources.formats import Pixels, pickled_item, read_cifar_binary, read_cifar_pickle, read_idx, read_mat
+from paredown.sources.pickles import plain_pickle
 
 if TYPE_CHECKING:
     from paredown.sources.images import ImageFiles
@@ -80,6 +83,7 @@ class _Place(NamedTuple):
     name: str
     folder: Path
     split: str
+    memory: int | None
 
     def file(self, *names: str, among: Sequence[str] = ("",)) -> Path:
         """The first of some names that exists, in the folder or in its usual subfolders."""
@@ -111,7 +115,10 @@ def open_dataset(name: str, folder: Path, options: Options) -> ImageSource:
     location = f"{name}:{os.path.abspath(folder)}"
     if name == "imagenet":
         return _open_imagenet(location, folder, split, options)
-    part = dataset.read(_Place(name, folder, split))
+    part = dataset.read(_Place(name, folder, split, options.memory))
+    repeated = sorted({name for name in part.classes if part.classes.count(name) > 1})
+    if repeated:
+        raise PareError(f"{location}: two classes are named {repeated[0]!r}; fetch the files again.")
     outside = np.flatnonzero((part.pixels.codes < 0) | (part.pixels.codes >= len(part.classes)))
     if len(outside):
         raise PareError(
@@ -136,7 +143,7 @@ def _cifar10(place: _Place) -> _Part:
     stems = [f"data_batch_{number}" for number in range(1, 6)] if place.split == "train" else ["test_batch"]
     where = ("", "cifar-10-batches-bin", "cifar-10-batches-py")
     files = [place.file(f"{stem}.bin", stem, among=where) for stem in stems]
-    parts = [_read_cifar(file, label_bytes=1, label_key="labels") for file in files]
+    parts = [_read_cifar(file, label_bytes=1, label_key="labels", memory=place.memory) for file in files]
     pixels = Pixels(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
     return _Part(files, pixels, _CIFAR10)
 
@@ -144,27 +151,26 @@ def _cifar10(place: _Place) -> _Part:
 def _cifar100(place: _Place) -> _Part:
     where = ("", "cifar-100-binary", "cifar-100-python")
     file = place.file(f"{place.split}.bin", place.split, among=where)
-    pixels = _read_cifar(file, label_bytes=2, label_key="fine_labels")
+    pixels = _read_cifar(file, label_bytes=2, label_key="fine_labels", memory=place.memory)
     if file.suffix == ".bin":
-        text = place.file("fine_label_names.txt", among=where).read_text(encoding="utf-8")
+        text = read_text(place.file("fine_label_names.txt", among=where), "list of classes", remedy="Fetch it again.")
         return _Part([file], pixels, text.split())
     meta = place.file("meta", among=where)
-    content = plain_pickle(meta)
-    names = content.get(b"fine_label_names", content.get("fine_label_names")) if isinstance(content, dict) else None
-    if not isinstance(names, list):
-        raise PareError(f"{meta}: it has no list 'fine_label_names'; fetch it again.")
-    return _Part([file], pixels, [name.decode() if isinstance(name, bytes) else str(name) for name in names])
+    names = pickled_item(plain_pickle(meta), "fine_label_names")
+    if not isinstance(names, list) or not all(isinstance(name, str | bytes) for name in names):
+        raise PareError(f"{meta}: it has no list of names 'fine_label_names'; fetch it again.")
+    return _Part([file], pixels, [name if isinstance(name, str) else name.decode("latin1") for name in names])
 
 
-def _read_cifar(file: Path, *, label_bytes: int, label_key: str) -> Pixels:
+def _read_cifar(file: Path, *, label_bytes: int, label_key: str, memory: int | None) -> Pixels:
     if file.suffix == ".bin":
-        return read_cifar_binary(file, label_bytes=label_bytes)
-    return read_cifar_pickle(file, label_key=label_key)
+        return read_cifar_binary(file, label_bytes=label_bytes, memory=memory)
+    return read_cifar_pickle(file, label_key=label_key, memory=memory)
 
 
 def _svhn(place: _Place) -> _Part:
     file = place.file(f"{place.split}_32x32.mat")
-    return _Part([file], read_mat(file), _DIGITS)
+    return _Part([file], read_mat(file, memory=place.memory), _DIGITS)
 
 
 def _mnist(place: _Place) -> _Part:
@@ -182,7 +188,7 @@ def _read_mnist(place: _Place, among: Sequence[str], classes: Sequence[str]) -> 
         return place.file(f"{part}-{stem}-ubyte", f"{part}-{stem}-ubyte.gz", among=among)
 
     images, labels = find("images-idx3"), find("labels-idx1")
-    return _Part([images, labels], read_idx(images, labels), classes)
+    return _Part([images, labels], read_idx(images, labels, memory=place.memory), classes)
 
 
 def _open_imagenet(location: str, folder: Path, split: str, options: Options) -> ImageFiles:
@@ -192,7 +198,7 @@ def _open_imagenet(location: str, folder: Path, split: str, options: Options) ->
     part = folder / ("val" if split == "test" else split)
     if not part.is_dir():
         raise PareError(f"{folder}: there is no folder {part.name}. ImageNet needs {DATASETS['imagenet'].files}.")
-    found = open_image_folder(part, Options())
+    found = open_image_folder(part, replace(options, ids=None, labels=None, split=None))
     if found.labels is None:
         raise PareError(
             f"{part}: its images are not in class folders (such as n01440764), so that their classes are not known; "
@@ -204,6 +210,8 @@ def _open_imagenet(location: str, folder: Path, split: str, options: Options) ->
         found.paths,
         ids=[f"{part.name}/{name}" for name in found.ids] if options.ids is None else options.ids,
         labels=found.labels if options.labels is None else options.labels,
+        skipped=found.skipped,
+        warnings=found.warnings,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from paredown.columns import as_written, id_column, label_column
 from paredown.data import Labels, join_ids, join_labels, name_rows
 from paredown.errors import PareError
+from paredown.reading import check_memory, damaged, read_parquet, reading
 from paredown.sources.base import Options, Skipped, VectorSource, files_fingerprint, natural_order
 from paredown.sources.images import ImageFiles
 
@@ -43,19 +45,19 @@ def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
     readable: list[Path] = []
     for file in files:
         try:
-            pq.read_metadata(file)
+            _schema(file)
             readable.append(file)
-        except (pa.ArrowException, OSError) as error:
-            problem = f"{file}: not a readable Parquet file ({_first_line(error)})"
+        except PareError as error:
             if options.on_error == "raise":
-                raise PareError(f"{problem}; replace it, or leave it out with --on-error skip.") from error
-            skipped.append(Skipped(file.name, problem))
+                raise
+            skipped.append(Skipped(file.name, str(error)))
     if not readable:
         raise PareError(f"{path}: the source is empty; no readable Parquet file is in it.")
-    schema = pq.read_schema(readable[0])
-    if options.columns.get("embedding") or any(_is_vector(field.type) for field in schema):
+    if options.columns.get("embedding") or any(_is_vector(field.type) for field in _schema(readable[0])):
         return ParquetSource(path, readable, options, skipped)
-    table = pa.concat_tables([pq.read_table(file) for file in readable], promote_options="default")
+    tables = [read_parquet(file, memory=options.memory) for file in readable]
+    with damaged(path, "table of images", remedy="Give files with the same columns."):
+        table = pa.concat_tables(tables, promote_options="default")
     return _image_manifest(
         path,
         table,
@@ -65,11 +67,16 @@ def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
     )
 
 
+def _schema(file: Path) -> pa.Schema:
+    with reading(file, "Parquet file", remedy="Replace it, or leave it out with --on-error skip."):
+        return pq.read_schema(file)
+
+
 def holds_embeddings(file: Path) -> bool:
     """Whether a Parquet file has a list column of numbers; False for one that cannot be read."""
     try:
-        return any(_is_vector(field.type) for field in pq.read_schema(file))
-    except (pa.ArrowException, OSError):
+        return any(_is_vector(field.type) for field in _schema(file))
+    except PareError:
         return False
 
 
@@ -81,7 +88,7 @@ class ParquetSource(VectorSource):
 
     def __init__(self, path: Path, files: Sequence[Path], options: Options, skipped: list[Skipped]) -> None:
         self._files, self.skipped = list(files), skipped
-        schema = pq.read_schema(files[0])
+        schema = _schema(files[0])
         ids, labels, columns = options.ids, options.labels, options.columns
         vectors = [field.name for field in schema if _is_vector(field.type)]
         self._column = pick_column(path, "embedding", columns, schema.names, EMBEDDING_COLUMNS, only=vectors)
@@ -93,22 +100,25 @@ class ParquetSource(VectorSource):
                     f"{path}: embeddings differ in dimension: {files[0].name} has {self.dim}, {name} has {dim}; "
                     "all files must come from the same encoder."
                 )
+        if not self.dim and any(_rows(file) for file in files):
+            raise PareError(f"{path}: the first embedding in {self._column!r} is empty or null; fix or drop such rows.")
         if ids is None:
             name = pick_column(path, "id", columns, schema.names, ID_COLUMNS)
-            ids = join_ids([id_column(_read_column(file, name), file, name) for file in files])
+            ids = join_ids([_read_column(file, name, id_column, options.memory) for file in files])
         if labels is None:
             name = pick_column(path, "label", columns, schema.names, LABEL_COLUMNS, required=False)
-            labels = (
-                None if name is None else join_labels([label_column(_read_column(f, name), f, name) for f in files])
-            )
+            read = None if name is None else [_read_column(f, name, label_column, options.memory) for f in files]
+            labels = None if read is None else join_labels(read)
         self._describe(str(path), "parquet", ids=ids, labels=labels)
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         for file in self._files:
             first = 0
-            for batch in pq.ParquetFile(file).iter_batches(batch_size=rows, columns=[self._column]):
-                yield self._matrix(batch.column(0), file, first)
-                first += batch.num_rows
+            for column in _column_batches(file, self._column, rows):
+                with damaged(file, "Parquet file"):
+                    block = self._matrix(column, file, first)
+                yield block
+                first += len(column)
 
     def _matrix(self, column: Any, file: Path, first: int) -> NDArray[Any]:
         lengths = column.value_lengths().to_numpy(zero_copy_only=False)
@@ -126,14 +136,13 @@ class ParquetSource(VectorSource):
 
 def open_manifest(path: Path, options: Options) -> ImageFiles:
     """A CSV file whose rows are images: a path column, and perhaps an id and a label column."""
-    try:
+    with reading(path, "CSV file"):
+        check_memory(path, path.stat().st_size, options.memory)
         with pyarrow.csv.open_csv(path) as opened:
             names = opened.schema.names
         # Everything is read as it is written: 007 is not 7.
         as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
         table = pyarrow.csv.read_csv(path, convert_options=as_text)
-    except (pa.ArrowException, OSError) as error:
-        raise PareError(f"{path}: not a readable CSV file ({_first_line(error)}).") from error
     return _image_manifest(
         path,
         table,
@@ -153,7 +162,8 @@ def _image_manifest(
 ) -> ImageFiles:
     """The images of a table's path column; `ids` and `labels` read a column of it."""
     columns, present = options.columns, table.column_names
-    paths = ids(pick_column(path, "path", columns, present, PATH_COLUMNS))
+    with damaged(path, "table of images"):
+        paths = ids(pick_column(path, "path", columns, present, PATH_COLUMNS))
     own_ids, own_labels = options.ids, options.labels
     if own_ids is None:
         name = pick_column(path, "id", columns, present, ID_COLUMNS, required=False)
@@ -162,8 +172,29 @@ def _image_manifest(
         name = pick_column(path, "label", columns, present, LABEL_COLUMNS, required=False)
         own_labels = None if name is None else labels(name)
     root = path if path.is_dir() else path.parent
-    files = [root / str(name) for name in paths.tolist()]
-    return ImageFiles(str(path), "image manifest", files, ids=own_ids, labels=own_labels)
+    names = [str(name) for name in paths.tolist()]
+    return ImageFiles(
+        str(path),
+        "image manifest",
+        [root / name for name in names],
+        ids=own_ids,
+        labels=own_labels,
+        warnings=_outside(root, names),
+    )
+
+
+def _outside(root: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """What to say of images that a list names outside its own folder: allowed, but nobody should be surprised."""
+    inside = os.path.join(os.path.abspath(root), "")
+    outside = [
+        name
+        for name in names
+        if (name.startswith("/") or ".." in name) and not os.path.abspath(root / name).startswith(inside)
+    ]
+    if not outside:
+        return ()
+    lie = "1 image lies" if len(outside) == 1 else f"{len(outside):,} images lie"
+    return (f"{lie} outside the folder of the list, {root}, e.g. {outside[0]}.",)
 
 
 def pick_column(
@@ -202,16 +233,31 @@ def _is_vector(kind: pa.DataType) -> bool:
 
 def _first_dim(file: Path, column: str) -> int:
     """The length of the first embedding of a file; 0 where the file has no rows."""
-    if column not in pq.read_schema(file).names:
+    if column not in _schema(file).names:
         raise PareError(f"{file}: there is no column {column!r}, which the other files have.")
-    for batch in pq.ParquetFile(file).iter_batches(batch_size=1, columns=[column]):
-        return len(batch.column(0)[0].as_py() or ())
+    for values in _column_batches(file, column, 1):
+        return len(values[0].as_py() or ())
     return 0
 
 
-def _read_column(file: Path, name: str) -> pa.ChunkedArray:
-    return pq.read_table(file, columns=[name])[name]
+def _rows(file: Path) -> int:
+    with reading(file, "Parquet file"):
+        return pq.read_metadata(file).num_rows
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _column_batches(file: Path, column: str, rows: int) -> Iterator[Any]:
+    """A list column in blocks of rows, each checked to point at what is there."""
+    with reading(file, "Parquet file"), pq.ParquetFile(file) as opened:
+        if not _is_vector(opened.schema_arrow.field(column).type):
+            raise PareError(
+                f"{file}: column {column!r} holds {opened.schema_arrow.field(column).type}, not embeddings."
+            )
+        for batch in opened.iter_batches(batch_size=rows, columns=[column]):
+            batch.validate(full=True)
+            yield batch.column(0)
+
+
+def _read_column(file: Path, name: str, read: Callable[..., Any], memory: int | None) -> Any:
+    column = read_parquet(file, columns=[name], memory=memory)[name]
+    with damaged(file, f"column {name!r}"):
+        return read(column, file, name)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import tarfile
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from paredown.data import Labels
 from paredown.errors import PareError
+from paredown.reading import MEMORY, check_memory, check_regular, explain
 from paredown.sources.base import ImageSource, Options, Skipped, files_fingerprint, natural_order
 from paredown.sources.images import IMAGE_SUFFIXES
 
@@ -33,18 +37,20 @@ def split_name(name: str) -> tuple[str, str]:
     return (path.parent / stem).as_posix().removeprefix("./"), f"{dot}{rest}".lower()
 
 
-def read_members(tar: Path) -> Iterator[tuple[Member, bytes]]:
+def read_members(tar: Path, *, memory: int | None = MEMORY) -> Iterator[tuple[Member, bytes]]:
     """The regular files of a tar in order, with their bytes; names that leave the archive are refused.
 
-    Nothing is ever extracted by name, but a member such as `../x` is either an attack or a mistake.
+    Nothing is ever extracted by name, but a member such as `../x` is either an attack or a mistake. Sparse members,
+    which unpack to any size from none, are refused too.
     """
+    check_regular(tar)
     try:
-        with tarfile.open(tar, "r:*") as archive:
+        with _unpacked(tar) as unpacked, tarfile.open(fileobj=_Bounded(unpacked, tar, memory), mode="r:") as archive:  # type: ignore[arg-type]
             for info in archive:
-                if PurePosixPath(info.name).is_absolute() or ".." in PurePosixPath(info.name).parts:
-                    raise PareError(f"{tar}: unsafe member name {info.name!r}; it points outside the archive.")
+                _check_member(tar, info)
                 if not info.isfile():
                     continue
+                check_memory(f"{tar}: {info.name}", info.size, memory)
                 key, suffix = split_name(info.name)
                 stream = archive.extractfile(info)
                 data = b"" if stream is None else stream.read()
@@ -52,8 +58,51 @@ def read_members(tar: Path) -> Iterator[tuple[Member, bytes]]:
                     raise tarfile.ReadError(f"{info.name} ends early")
                 yield Member(tar, info, key, suffix), data
             _check_end(tar, archive)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise _Unreadable(f"{tar}: truncated or damaged tar ({error})") from error
+    except PareError:
+        raise
+    except Exception as error:  # tarfile and the decompressors raise many types
+        raise _Unreadable(f"{tar}: truncated or damaged tar ({explain(error)})") from error
+
+
+def _check_member(tar: Path, info: tarfile.TarInfo) -> None:
+    try:
+        info.name.encode()
+    except UnicodeEncodeError:
+        name = info.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        raise PareError(f"{tar}: the member name {name} is not UTF-8; write the tar again with UTF-8 names.") from None
+    if PurePosixPath(info.name).is_absolute() or ".." in PurePosixPath(info.name).parts:
+        raise PareError(f"{tar}: unsafe member name {info.name!r}; it points outside the archive.")
+    if info.issparse():
+        raise PareError(f"{tar}: {info.name!r} is a sparse file; write the tar again without --sparse.")
+
+
+def _unpacked(tar: Path) -> IO[bytes]:
+    """The bytes of a tar, which may be compressed whatever its name says."""
+    with tar.open("rb") as stream:
+        start = stream.read(6)
+    for magic, opener in _COMPRESSED.items():
+        if start.startswith(magic):
+            return opener(tar)
+    return tar.open("rb")
+
+
+_COMPRESSED: dict[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+
+
+class _Bounded:
+    """A stream that reads no more at once than memory allows, whatever size a header in it declares."""
+
+    def __init__(self, stream: IO[bytes], tar: Path, memory: int | None) -> None:
+        self._stream, self._tar, self._memory = stream, tar, memory
+        self.seek, self.tell = stream.seek, stream.tell
+
+    def read(self, size: int = -1) -> bytes:
+        check_memory(self._tar, size, self._memory)
+        return self._stream.read(size)
 
 
 def _check_end(tar: Path, archive: tarfile.TarFile) -> None:
@@ -71,12 +120,13 @@ class WebDataset(ImageSource):
 
     def __init__(self, path: Path, options: Options) -> None:
         self.tars = sorted(path.glob("*.tar"), key=natural_order) if path.is_dir() else [path]
+        self._memory = options.memory
         self.skipped, keys, classes = [], [], {}
         self._starts: list[int] = []  # row of the first image of each tar
         for tar in self.tars:
             self._starts.append(len(keys))
             try:
-                for member, data in read_members(tar):
+                for member, data in read_members(tar, memory=options.memory):
                     if member.suffix in IMAGE_SUFFIXES:
                         keys.append(member.key)
                     elif member.suffix == ".cls":
@@ -99,14 +149,13 @@ class WebDataset(ImageSource):
                 f"{len(unlabelled)} of {len(keys)} examples have no .cls label, e.g. {unlabelled[0]!r}; "
                 "label all of them or none."
             )
-        values = [classes[key] for key in keys]
-        return Labels.of(values)
+        return Labels.of([classes[key] for key in keys])
 
     def members(self, first_tar: int = 0) -> Iterator[tuple[Member, bytes]]:
         """All files of all tars; what follows damage in a tar was reported when the source was opened."""
         for tar in self.tars[first_tar:]:
             try:
-                yield from read_members(tar)
+                yield from read_members(tar, memory=self._memory)
             except _Unreadable:
                 continue
 

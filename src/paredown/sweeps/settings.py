@@ -12,6 +12,7 @@ from typing import Any
 from paredown.errors import PareError, unknown_name
 from paredown.kinds import check_kind
 from paredown.metrics import METRICS
+from paredown.reading import damaged, read_text
 from paredown.selection import STRATEGIES
 from paredown.train import RECIPES, Recipe, find_recipe
 
@@ -203,12 +204,9 @@ def read_settings(config: str | Path | Mapping[str, Any]) -> Settings:
     """
     if isinstance(config, Mapping):
         return _settings(config, "the sweep")
-    try:
-        values = tomllib.loads(Path(config).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise PareError(f"{config}: there is no such file.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PareError(f"{config}: not readable as TOML ({error}).") from error
+    text = read_text(config, "TOML file", remedy="Correct it.")
+    with damaged(config, "TOML file", remedy="Correct it."):
+        values = tomllib.loads(text)
     return _settings(values, str(config))
 
 

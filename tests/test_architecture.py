@@ -18,7 +18,7 @@ LAYERS = [
     {"__init__", "errors", "progress", "text"},
     {"kinds", "workers"},
     {"data", "sizes"},
-    {"columns", "reading"},
+    {"columns", "reading", "separation"},
     {"laws"},
     {"theory", "perceptron"},
     {"kernels", "sources", "io"},

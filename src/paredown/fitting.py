@@ -22,6 +22,7 @@ from paredown.data import Batch, Scored, Scores
 from paredown.metrics import METRICS, Metric, Model
 from paredown.models import FittedModel
 from paredown.progress import Track
+from paredown.separation import score_warnings
 from paredown.sources import Source, VectorSource
 from paredown.train.recipes import Recipe
 
@@ -78,8 +79,10 @@ class Job:
     ) -> Scores:
         scored = _score_parts(fitted.model, _with_classes_of(fitted, source), needs, self.track, checkpoint)
         report = fitted.model.report()
+        values = np.concatenate([part.values for part in scored])
+        warnings = [*source.warnings, *report.get("warnings", ()), *_encoder_warning(fitted, source)]
         return Scores(
-            values=np.concatenate([part.values for part in scored]),
+            values=values,
             ids=source.ids,
             metric=fitted.metric,
             labels=source.labels,
@@ -88,7 +91,7 @@ class Job:
                 **settings,
                 "metric": fitted.metric,
                 "report": report,
-                "warnings": [*source.warnings, *report.get("warnings", ()), *_encoder_warning(fitted, source)],
+                "warnings": [*warnings, *score_warnings(values)],
                 "skipped": [list(item) for item in source.skipped],
             },
         )

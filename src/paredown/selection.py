@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.data import Labels, Scores, hash_ids, id_array
 from paredown.errors import PareError, unknown_name
+from paredown.separation import Tie, constant_warning, score_warnings, tie_warning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,20 +126,24 @@ def select(
     n_keep, dropped = kept_and_dropped(n, keep_fraction, drop_hardest)
     order = STRATEGIES[strategy](scores.values, hash_ids(scores.ids, seed=seed), dropped)
     shuffled = np.argsort(hash_ids(scores.ids, seed=seed + 1))
-    notes: list[str] = []
+    notes = [text for text in score_warnings(scores.values) if text not in scores.provenance.get("warnings", ())]
+    notes = [] if strategy == "random" else notes
     keep = np.zeros(n, bool)
     if groups is not None and quota != "none":
         numbers = class_quotas(groups.counts, n_keep, quota)
         ordered = numbers - np.rint(mix_random * numbers).astype(np.int64)
         keep[best_of_each(order, groups.codes, ordered)] = True
+        by_score = keep.copy()
         keep[best_of_each(shuffled, groups.codes, numbers - groups[keep].counts, ~keep)] = True
     else:
         if groups is not None:
-            floors, notes = class_floors(groups.counts, balance * keep_fraction, n_keep)
+            floors, short = class_floors(groups.counts, balance * keep_fraction, n_keep)
+            notes += short
             keep[best_of_each(order, groups.codes, floors)] = True
         free = n_keep - int(np.count_nonzero(keep))
         n_random = min(round(mix_random * n_keep), free)
         keep[first_allowed(order, ~keep, free - n_random)] = True
+        by_score = keep.copy()
         keep[first_allowed(shuffled, ~keep, n_random)] = True
     recipe = make_recipe(
         keep_fraction=keep_fraction,
@@ -151,9 +156,54 @@ def select(
         seed=seed,
         grouped_by=grouped_by,
     )
+    hardest = order[n - dropped :] if strategy == "window" else order[:0]
+    notes += _tie_notes(scores.values, strategy, by_score, hardest, groups)
     if groups is not None:
         notes += class_notes(groups.classes, groups.counts, groups[keep].counts)
     return Selection(scores, keep, groups, recipe, tuple(notes))
+
+
+def _tie_notes(
+    values: NDArray[np.floating],
+    strategy: str,
+    keep: NDArray[np.bool_],
+    hardest: NDArray[np.int64],
+    groups: Labels | None,
+) -> list[str]:
+    """Warnings of ties at the cuts of a selection: the one below what is kept, and that below the hardest dropped."""
+    if strategy not in _MERITS or constant_warning(float(values.min()), float(values.max()), len(values)):
+        return []
+    merits = _MERITS[strategy](values)
+    dropped = np.zeros(len(keep), bool)
+    dropped[hardest] = True
+    at, equal = _at_the_cut(merits, keep | dropped, groups)
+    scores = at if strategy in ("hard", "window") else -at if strategy == "easy" else np.full(len(at), np.nan)
+    lower = _count(equal, keep & ~dropped, groups), _count(equal, ~keep & ~dropped, groups)
+    notes = [tie_warning(Tie.of(*lower, scores), int(np.count_nonzero(keep)))]
+    if len(hardest):
+        at, equal = _at_the_cut(merits, dropped, None)
+        upper = _count(equal, dropped, None), _count(equal, ~dropped, None)
+        notes.append(tie_warning(Tie.of(*upper, at), len(hardest), dropping=True))
+    return [note for note in notes if note is not None]
+
+
+def _at_the_cut(
+    merits: NDArray[Any], inside: NDArray[np.bool_], groups: Labels | None
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The worst merit inside of every group, and which examples have just that."""
+    if groups is None:
+        worst = merits[inside].min(initial=np.inf, keepdims=True)
+        return worst, np.flatnonzero(merits == worst)
+    worst = np.full(len(groups.classes), np.inf, merits.dtype)
+    np.minimum.at(worst, groups.codes[inside], merits[inside])
+    return worst, np.flatnonzero(merits == worst[groups.codes])
+
+
+def _count(equal: NDArray[np.int64], which: NDArray[np.bool_], groups: Labels | None) -> NDArray[np.int64]:
+    """How many of some examples are in each group."""
+    chosen = equal[which[equal]]
+    codes = np.zeros(len(chosen), np.int64) if groups is None else groups.codes[chosen]
+    return np.bincount(codes, minlength=1 if groups is None else len(groups.classes))
 
 
 def kept_and_dropped(n: int, keep_fraction: float, drop_hardest: float) -> tuple[int, int]:
@@ -256,6 +306,15 @@ STRATEGIES: dict[str, Callable[[NDArray[Any], NDArray[np.uint64], int], NDArray[
     "window": _window,
     "stratified": _stratified,
     "moderate": _moderate,
+}
+
+
+# What strategies that can be decided by ties order by, highest first.
+_MERITS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "hard": lambda values: values,
+    "easy": lambda values: -values,
+    "window": lambda values: values,
+    "moderate": lambda values: -np.abs(values - np.median(values)),
 }
 
 

@@ -26,6 +26,17 @@ class Counted:
     bins: _Bins
     keys: tuple[int, int]  # lowest and highest of the merits
 
+    def may_crowd(self, share: float) -> bool:
+        """Whether three quarters of the scores may be below this share of the 99th percentile, in magnitude.
+
+        Never wrong when it says no: every score is taken to be as small, and then as large, as its bin allows.
+        """
+        seen = self.counts > 0
+        ends = float(self.lowest[seen].min()), float(self.highest[seen].max())
+        low, high = self.bins.magnitudes(max(map(abs, ends)))
+        counts = np.diff(self.before.sum(axis=0))
+        return _quantile(low, counts, 0.75) <= share * _quantile(high, counts, 0.99)
+
 
 @dataclass(frozen=True)
 class _Bins:
@@ -50,6 +61,18 @@ class _Bins:
         bins = below.astype(np.int32)
         return bins if self.merged == 1 else bins // self.merged
 
+    def magnitudes(self, largest: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The least and the greatest magnitude in each bin, taken a bin wider at either side to allow for rounding."""
+        if not self.scale:
+            return np.zeros(self.number), np.full(self.number, largest)
+        with np.errstate(over="ignore", invalid="ignore"):
+            edges = self.top - np.arange(-1, self.number + 2) * (self.merged / self.scale)
+        edges = np.clip(np.nan_to_num(edges, nan=0.0), -largest, largest)
+        edges[:2], edges[-2:] = largest, -largest  # what lies beyond the ends is in the end bins
+        upper, lower = edges[:-3], edges[3:]
+        least = np.where((upper >= 0) & (lower <= 0), 0.0, np.minimum(np.abs(upper), np.abs(lower)))
+        return least, np.maximum(np.abs(upper), np.abs(lower))
+
     def halved(self) -> _Bins:
         return _Bins(self.top, self.scale, self.number // 2, 2 * self.merged)
 
@@ -71,6 +94,11 @@ class _Bins:
             return np.where(found, low, low - one)
 
         return highest(bins + 1) + np.uint64(1), highest(bins)
+
+
+def _quantile(values: NDArray[np.float64], counts: NDArray[np.int64], share: float) -> float:
+    order = np.argsort(values)
+    return float(values[order[np.searchsorted(np.cumsum(counts[order]), np.ceil(share * counts.sum()))]])
 
 
 def _choose_bins(table: ScoreTable, order: Order, number: int) -> _Bins:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paredown.scale.order import Rows, Scan
 
-__all__ = ["Cut"]
+__all__ = ["Cut", "Equals"]
+
+
+class Equals(NamedTuple):
+    """The examples of every class at the cut: their merit, and how many of them are in and out."""
+
+    merit: NDArray[Any]
+    inside: NDArray[np.int64]
+    outside: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -22,6 +30,7 @@ class Cut:
     place: NDArray[np.int64]
     split: NDArray[np.bool_]  # whether only some of the examples with this merit are in
     kept: NDArray[np.int64]  # how many of each class are in
+    equals: Equals
     many_ties: bool = False  # so many equals that ids are better read along than looked up
 
     def keep(self, rows: Rows, scan: Scan) -> NDArray[np.bool_]:

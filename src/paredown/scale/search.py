@@ -31,6 +31,8 @@ class Search:
     shared: NDArray[np.bool_]
     settled: NDArray[np.bool_]
     takes_all: NDArray[np.bool_]  # of the settled
+    equal_before: NDArray[np.int64]  # where a class had to be divided by ties: what comes before its equals, or -1
+    equal: NDArray[np.int64]  # and how many equals there are
 
     @classmethod
     def over(cls, counts: NDArray[np.int64], floors: NDArray[np.int64], total: int, keys: tuple[int, int]) -> Search:
@@ -47,6 +49,8 @@ class Search:
             shared=np.ones(n, bool),
             settled=np.zeros(n, bool),
             takes_all=np.zeros(n, bool),
+            equal_before=np.full(n, -1),
+            equal=np.zeros(n, np.int64),
         )
 
     def taken(self) -> NDArray[np.int64]:
@@ -88,6 +92,11 @@ class Search:
         none = alone & (needed == 0) & ~every
         self.takes_all |= ~self.settled & every
         self.settled |= every | none
+
+    def count_equals(self, by_tie: NDArray[np.bool_]) -> None:
+        """Note how many examples have the one key that is left of a class, before its ties are divided."""
+        new = by_tie & self.open & (self.equal_before < 0)
+        self.equal_before[new], self.equal[new] = self.before[new], self.inside[new]
 
     @property
     def open(self) -> NDArray[np.bool_]:

@@ -31,6 +31,15 @@ from paredown.selection import (
     kept_and_dropped,
     make_recipe,
 )
+from paredown.separation import (
+    CROWDED,
+    CROWDED_ROWS,
+    Magnitudes,
+    Tie,
+    constant_warning,
+    crowding_warning,
+    tie_warning,
+)
 
 __all__ = ["STREAMED", "StreamedSelection", "select_streamed"]
 
@@ -215,12 +224,15 @@ def select_streamed(
     scan = Scan(table, order, ClassCodes(table), limits or Limits(), track)
     counted = count_scores(scan)
     n_keep, dropped = kept_and_dropped(len(table), keep_fraction, drop_hardest)
-    floors, notes = np.zeros(len(counted.counts), np.int64), []
+    floors, notes = np.zeros(len(counted.counts), np.int64), _score_notes(scan, counted)
     if quota != "none":
         floors = class_quotas(counted.counts, n_keep, quota)
     elif grouped:
-        floors, notes = class_floors(counted.counts, balance * keep_fraction, n_keep)
-    cuts = _find_cuts(scan, counted, floors, n_keep, dropped if strategy == "window" else 0)
+        floors, short = class_floors(counted.counts, balance * keep_fraction, n_keep)
+        notes += short
+    dropped = dropped if strategy == "window" else 0
+    cuts = _find_cuts(scan, counted, floors, n_keep, dropped, grouped)
+    notes += _tie_notes(scan, counted, cuts, grouped, n_keep, dropped)
     if grouped:
         notes += class_notes(scan.codes.names, counted.counts, cuts.kept)
     recipe = make_recipe(
@@ -248,16 +260,53 @@ def select_streamed(
     )
 
 
-def _find_cuts(scan: Scan, counted: Counted, floors: NDArray[np.int64], n_keep: int, dropped: int) -> _Cuts:
+def _find_cuts(
+    scan: Scan, counted: Counted, floors: NDArray[np.int64], n_keep: int, dropped: int, grouped: bool
+) -> _Cuts:
     """The cut with these floors, after leaving out the first `dropped` of the order."""
     if dropped == 0:
-        return _Cuts(find_cut(scan, counted, floors, n_keep))
+        return _Cuts(find_cut(scan, counted, floors, n_keep, grouped=grouped))
     nothing = np.zeros_like(floors)
-    out = find_cut(scan, counted, nothing, dropped)
+    out = find_cut(scan, counted, nothing, dropped, grouped=False)
     # A floor that needs more than is left of its class takes the first of those left out.
     again = np.maximum(floors - (counted.counts - out.kept), 0)
-    upper = find_cut(scan, counted, out.kept + floors - again, n_keep + dropped - int(again.sum()))
+    upper = find_cut(scan, counted, out.kept + floors - again, n_keep + dropped - int(again.sum()), grouped=grouped)
     return _Cuts(upper, out, find_cut(scan, counted, again, int(again.sum())) if again.any() else None)
+
+
+def _score_notes(scan: Scan, counted: Counted) -> list[str]:
+    """What is wrong with the scores themselves, in the words of `select`; a pass more only where something may be."""
+    if scan.order.by_hash:
+        return []
+    seen = counted.counts > 0
+    lowest, highest = float(counted.lowest[seen].min()), float(counted.highest[seen].max())
+    warning = constant_warning(lowest, highest, len(scan.table))
+    if warning is None and len(scan.table) >= CROWDED_ROWS and counted.may_crowd(CROWDED):
+        magnitudes = Magnitudes()
+        for rows in scan.passes("looking at crowded scores"):
+            magnitudes.add(rows.scores)
+        warning = crowding_warning(magnitudes, len(scan.table))
+    return [] if warning is None or warning in scan.table.provenance.get("warnings", ()) else [warning]
+
+
+def _tie_notes(scan: Scan, counted: Counted, cuts: _Cuts, grouped: bool, n_keep: int, dropped: int) -> list[str]:
+    """Warnings of ties at the cuts, in the words of `select`."""
+    seen = counted.counts > 0
+    constant = constant_warning(float(counted.lowest[seen].min()), float(counted.highest[seen].max()), len(scan.table))
+    if scan.order.by_hash or constant is not None:
+        return []
+    merit, inside, outside = cuts.upper.equals
+    notes: list[str | None] = []
+    if cuts.dropped is not None:  # what is dropped as the hardest is not kept
+        out = cuts.dropped.equals
+        inside = inside - np.where(out.merit == merit, out.inside, 0)
+        tie = Tie.of(out.inside.sum(keepdims=True), out.outside.sum(keepdims=True), out.merit[:1])
+        notes.append(tie_warning(tie, dropped, dropping=True))
+    scores = -merit if scan.order.strategy == "easy" else merit
+    if not grouped:
+        inside, outside, scores = inside.sum(keepdims=True), outside.sum(keepdims=True), scores[:1]
+    notes.insert(0, tie_warning(Tie.of(inside, outside, scores), n_keep))
+    return [note for note in notes if note is not None]
 
 
 def _check_streamed(table: ScoreTable, strategy: str, mix_random: float) -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError
 from paredown.scale.counting import Counted
-from paredown.scale.cut import Cut
+from paredown.scale.cut import Cut, Equals
 from paredown.scale.order import Rows, Scan, keys_of, merits_of
 from paredown.scale.search import HIGHEST, Search
 from paredown.selection import best_of_each, first_allowed
@@ -34,8 +34,11 @@ _LAST = np.iinfo(np.int64).max
 _FEW_IDS = 1_000  # looked up one by one, each for the price of a row group
 
 
-def find_cut(scan: Scan, counted: Counted, floors: NDArray[np.int64], total: int) -> Cut:
-    """The cut that keeps `floors[g]` of each class g at least and `total` in all, best first."""
+def find_cut(scan: Scan, counted: Counted, floors: NDArray[np.int64], total: int, *, grouped: bool = True) -> Cut:
+    """The cut that keeps `floors[g]` of each class g at least and `total` in all, best first.
+
+    Equals are counted at the cut of each class, or, unless `grouped`, at the one cut over all of them.
+    """
     dtype = np.dtype(np.uint64) if scan.order.by_hash else scan.order.merits(np.empty(0, scan.table.dtype)).dtype
     search = Search.over(counted.counts, floors, total, counted.keys)
     bins = search.narrow(counted.before)
@@ -46,10 +49,11 @@ def find_cut(scan: Scan, counted: Counted, floors: NDArray[np.int64], total: int
         if np.all((by_tie & (search.tie_low == search.tie_high))[search.open]):
             most = int(search.inside[search.open].max())
             raise PareError(f"{scan.table.path}: {most:,} rows have the same id and score; ids must be unique.")
+        search.count_equals(by_tie)
         before = _count_inside(scan, search, dtype, n_bins, by_tie, shift)
         which = search.open
         search.enter(search.narrow(before), which, by_tie, shift)
-    return _decide(scan, search, _collect(scan, search, dtype), dtype)
+    return _decide(scan, search, _collect(scan, search, dtype), dtype, grouped)
 
 
 class _Inside(NamedTuple):
@@ -118,7 +122,7 @@ def _collect(scan: Scan, search: Search, dtype: np.dtype[Any]) -> _Candidates:
     return _Candidates(codes, merits, numbers, ties, by_tie[codes])
 
 
-def _decide(scan: Scan, search: Search, found: _Candidates, dtype: np.dtype[Any]) -> Cut:
+def _decide(scan: Scan, search: Search, found: _Candidates, dtype: np.dtype[Any], grouped: bool) -> Cut:
     """Choose among the candidates as `select` would, and read the cut of every class off them."""
     needed = np.where(search.open, np.maximum(search.floors - search.before, 0), 0)
     rest = search.total - int(search.taken().sum())
@@ -156,11 +160,39 @@ def _decide(scan: Scan, search: Search, found: _Candidates, dtype: np.dtype[Any]
     cut.split[some] = found.with_tie[last]
     cut.split[found.codes[beyond[found.merits[beyond] == cut.merit[found.codes[beyond]]]]] = True
     kept = np.where(search.settled, search.taken(), search.before)
+    kept += np.bincount(found.codes[chosen], minlength=len(kept))
     return replace(
         cut,
-        kept=kept + np.bincount(found.codes[chosen], minlength=len(kept)),
+        kept=kept,
+        equals=_equals(search, found, chosen, kept, dtype, grouped),
         many_ties=len(unknown) > _FEW_IDS or bool(np.any((search.tie_low > 0) | (search.tie_high < HIGHEST))),
     )
+
+
+def _equals(
+    search: Search,
+    found: _Candidates,
+    chosen: NDArray[np.bool_],
+    kept: NDArray[np.int64],
+    dtype: np.dtype[Any],
+    grouped: bool,
+) -> Equals:
+    """The examples at the cut: among the candidates, or as counted where a class had to be divided by ties.
+
+    A class that was settled before that is cut between two merits and has no equals on the other side.
+    """
+    n = len(kept)
+    worst = np.full(n, np.inf, np.float64).astype(dtype) if dtype.kind == "f" else np.full(n, HIGHEST)
+    np.minimum.at(worst, found.codes[chosen], found.merits[chosen])
+    if not grouped:
+        worst[:] = worst.min()
+    equal = found.merits == worst[found.codes]
+    inside = np.bincount(found.codes[equal & chosen], minlength=n)
+    outside = np.bincount(found.codes[equal & ~chosen], minlength=n)
+    divided = search.equal_before >= 0
+    inside = np.where(divided, kept - search.equal_before, inside)
+    outside = np.where(divided, search.equal - inside, outside)
+    return Equals(np.where(divided, merits_of(search.low, dtype), worst), inside, outside)
 
 
 def _mixed(domain: NDArray[Any], keys: NDArray[np.uint64], chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -187,4 +219,5 @@ def _outer_cut(search: Search, dtype: np.dtype[Any]) -> Cut:
         place=np.where(search.takes_all, -_LAST, _LAST),
         split=by_tie,
         kept=np.zeros(len(by_tie), np.int64),
+        equals=Equals(np.zeros(len(by_tie), dtype), np.zeros(len(by_tie), np.int64), np.zeros(len(by_tie), np.int64)),
     )

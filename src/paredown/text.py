@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from shlex import quote
 from unicodedata import category
 
 __all__ = ["encodable", "printable", "quoted"]
@@ -32,6 +31,8 @@ def encodable(text: str) -> str:
 
 def quoted(argument: object) -> str:
     r"""An argument as a shell reads it; one with characters that cannot be seen as `$'...'`, as bash and zsh do."""
+    from shlex import quote
+
     text = str(argument)
     if printable(text) == text:
         return quote(text)

@@ -137,6 +137,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **limits, _NUMBER: str(number), "PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C is for the parent, which stops its workers
         )
         Thread(target=self._forward, args=(answers,), daemon=True).start()
 

@@ -10,6 +10,7 @@ import typer
 
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import Grid, compose, emit, progress_bar, say
+from paredown.cli.work import current
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -30,6 +31,7 @@ def demo(
     from paredown.pruning import prune
 
     check_output(out, overwrite=True, folder=True)
+    current.writes(out)
     rows = run_demo(repeats=repeats, seed=seed, track=progress_bar)
     with new_output(out, overwrite=True, folder=True) as folder:
         _draw(rows, folder / "demo.png")

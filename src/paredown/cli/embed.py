@@ -22,6 +22,7 @@ from paredown.cli.inputs import (
     show_warnings,
 )
 from paredown.cli.terminal import emit, progress_bar, say
+from paredown.cli.work import current
 from paredown.text import quoted
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def embed(
     """Turn images into embeddings that score and prune take; the same command again finishes a stopped run."""
     from paredown.embedding import embed as embed_source
 
+    current.grows(out, "finished shards")
     (opened,) = open_sources(
         [source], labels=labels, ids=ids, columns=column, split=split, on_error=on_error, memory=memory
     )

@@ -44,6 +44,7 @@ from paredown.cli.scoring import (
     show_scoring,
 )
 from paredown.cli.terminal import Grid, aside, compose, emit, progress_bar, say
+from paredown.cli.work import current
 from paredown.text import quoted
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ def prune(
     from paredown.pruning import class_table
     from paredown.pruning import prune as prune_source
 
+    checkpoint = out.with_name(f".{out.name}.parts")
+    current.writes(out, checkpoint)
     source: Any = sources[0]
     table_labels: Any = None
     (name, *more), given = asked(metric, model)
@@ -133,7 +136,7 @@ def prune(
             announce(source, [name], scoring, ready)
         scoring |= {"encoder": ready, "on_error": on_error, "embeddings": embeddings}
         scoring |= {"model": given, "start": warm_start, "save_model": save_model, "overwrite": overwrite}
-        scoring["checkpoint"] = out.with_name(f".{out.name}.parts")
+        scoring["checkpoint"] = checkpoint
     kept = prune_source(
         source,
         keep_fraction=keep_fraction,
@@ -187,6 +190,7 @@ def export(
     """Write the kept examples in the form your training job reads."""
     from paredown.exporting import export as export_manifest
 
+    current.writes(out)
     warnings: list[str] = []
     number = export_manifest(
         manifest,

@@ -9,6 +9,7 @@ import typer
 
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import Grid, compose, emit, progress_bar, say
+from paredown.cli.work import current
 from paredown.errors import PareError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def reproduce(
         listing = {name: [vars(part) for part in parts] for name, parts in rehearsed.items()}
         emit({"size": size, "figures": listing}, as_json=as_json, show=lambda: _show_rehearsed(rehearsed, names))
         return
+    current.grows(out, "finished figures and their parts")
     results = reproduce_figures(
         names,
         size=size,

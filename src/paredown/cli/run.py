@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -13,6 +14,7 @@ import typer
 from paredown.cli import demo, embed, prune, reproduce, score, simulate, sweep, theory  # noqa: F401
 from paredown.cli.app import app
 from paredown.cli.terminal import aside, encode_all, flush
+from paredown.cli.work import starts_over
 from paredown.errors import PareError
 
 __all__ = ["BUG", "MISTAKE", "app", "run"]
@@ -24,9 +26,16 @@ _UsageError: Any = typer.BadParameter.__base__  # typer brings its own click, or
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
-def run(arguments: list[str], *, debug: bool = False) -> int:
-    """Run the command line and return its exit code."""
+def run(arguments: list[str], *, debug: bool = False, interrupted: Callable[[], bool] = lambda: False) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        arguments: of the command line, without `--debug`.
+        debug: show the traceback of an error.
+        interrupted: whether a signal came, after which errors are left to the caller.
+    """
     encode_all()
+    starts_over()
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -36,6 +45,8 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
         _explain_usage(error)
         return MISTAKE
     except Exception as error:
+        if interrupted():  # such as an import that was cut short
+            raise
         if debug:
             for line in traceback.format_exc().splitlines():
                 aside("{}", line)

@@ -45,6 +45,7 @@ from paredown.cli.scoring import (
     show_scoring,
 )
 from paredown.cli.terminal import emit, progress_bar, say
+from paredown.cli.work import current
 from paredown.text import quoted
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def score(
 
     check_table_name(out)
     check_output(out, overwrite=overwrite)
+    checkpoint = out.with_name(f".{out.name}.parts")
+    current.writes(out, checkpoint)
     if not sources and imported is None:
         raise PareError("give what is to be scored: SOURCE, or scores computed elsewhere with --from.")
     opened = open_sources(
@@ -111,7 +114,6 @@ def score(
         on_error=on_error,
         memory=memory,
     )
-    checkpoint = out.with_name(f".{out.name}.parts")
     if imported is not None:
         scored = [_import(imported, higher_is, metric, column, opened, labels, ids)]
     else:

@@ -10,6 +10,7 @@ import typer
 
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import Grid, aside, compose, emit, progress_bar, say
+from paredown.cli.work import current
 
 if TYPE_CHECKING:
     from paredown.sweeps import Plan, Swept
@@ -38,6 +39,7 @@ def sweep(
     from paredown.sweeps import plan_sweep, read_settings, sweep_plan
     from paredown.sweeps.summary import advice, compare_with_random
 
+    current.grows(out, "finished runs")
     plan = plan_sweep(read_settings(config), out=out, retry_failed=retry_failed, track=progress_bar)
     _announce(plan)
     swept = sweep_plan(plan, workers=workers, track=progress_bar)

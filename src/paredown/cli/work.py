@@ -1,0 +1,70 @@
+"""What a verb writes, told before it begins: so that it can be checked, and named when something stops the verb."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paredown.text import printable, quoted
+
+__all__ = ["Work", "command_line", "current", "starts_over"]
+
+
+@dataclass
+class Work:
+    """What a verb would leave behind if it were stopped now.
+
+    Attributes:
+        outputs: what appears whole or not at all, with what was there before.
+        parts: folders in which finished parts stay, by what the parts are called.
+    """
+
+    outputs: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
+    parts: dict[Path, str] = field(default_factory=dict)
+
+    def writes(self, output: Path, parts: Path | None = None) -> None:
+        """Note an output that appears whole, and where its finished parts are until then."""
+        self.outputs[output] = _state(output)
+        if parts is not None:
+            self.parts[parts] = "finished parts"
+
+    def grows(self, folder: Path, kind: str) -> None:
+        """Note an output that grows by parts of some kind, which stay when the work stops."""
+        self.parts[folder] = kind
+
+    def left(self) -> str:
+        """What is saved at this moment, and the command that goes on."""
+        complete = [output for output, before in self.outputs.items() if _state(output) not in (None, before)]
+        kept = [(folder, kind) for folder, kind in self.parts.items() if folder.is_dir() and any(folder.iterdir())]
+        if complete:
+            return f"{' and '.join(map(printable, complete))} is complete."
+        if kept:
+            (folder, kind), *_ = kept
+            return f"{kind} are kept in {printable(folder)}. Go on with: {command_line()}"
+        return f"nothing was written. Start again with: {command_line()}"
+
+
+current = Work()  # of the verb that runs
+
+
+def starts_over() -> None:
+    """Forget what an earlier run in this process noted."""
+    current.outputs.clear()
+    current.parts.clear()
+
+
+def command_line() -> str:
+    """The command that is running, for a shell."""
+    program = Path(sys.argv[0])
+    start = [Path(sys.executable).name, "-m", "paredown"] if program.name == "__main__.py" else [program.name]
+    return " ".join(quoted(part) for part in [*start, *sys.argv[1:]])
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """What tells a file or folder from the one that was there before; None if there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns

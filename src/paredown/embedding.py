@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from paredown.data import Labels
-from paredown.encoders import Encoder, load_encoder
+from paredown.encoders import Encoder, check_encoder, load_encoder
 from paredown.encoders.pipeline import default_workers, encode_images, prepared_images
 from paredown.errors import PareError
 from paredown.progress import Track, silent
@@ -33,7 +33,7 @@ from paredown.store import (
     write_shard,
 )
 
-__all__ = ["SHARD_TO_SCORE", "Store", "StoredImages", "embed", "embed_to_score"]
+__all__ = ["SHARD_TO_SCORE", "Store", "StoredImages", "check_embedding", "embed", "embed_to_score"]
 
 SHARD_TO_SCORE = 2048  # images of a shard of a store that `score` makes: a multiple of the batches of every encoder
 _ADVICE = "Use the same settings, choose another output, or replace it with --overwrite."
@@ -92,6 +92,18 @@ def embed(
         overwrite=overwrite,
         loading={"weights": weights, "image_size": image_size, "runtime": runtime, "download": download},
     )
+
+
+def check_embedding(
+    encoder: str, *, dtype: DTypeLike = "float16", shard_size: int = 1, workers: int | None = None, **loading: Any
+) -> None:
+    """Raise if images could not be embedded like this, before any is looked at; the arguments are those of `embed`."""
+    _checked_dtype(dtype)
+    if shard_size < 1:
+        raise PareError(f"shard_size must be at least 1, got {shard_size}.")
+    if workers is not None and workers < 1:
+        raise PareError(f"workers must be at least 1, got {workers}.")
+    check_encoder(encoder, **loading)
 
 
 def embed_to_score(

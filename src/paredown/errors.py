@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["PareError", "unknown_name"]
+__all__ = ["PareError", "fraction_hint", "unknown_name"]
 
 
 class PareError(ValueError):
@@ -13,6 +13,11 @@ class PareError(ValueError):
 
     The command line prints the message alone and exits with code 2; `--debug` shows the traceback.
     """
+
+
+def fraction_hint(given: float) -> str:
+    """What to add to the error for a fraction above one: it may be meant as a percentage."""
+    return f" Did you mean {given / 100:g}?" if 2 <= given <= 100 else ""
 
 
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> PareError:

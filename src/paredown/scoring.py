@@ -22,7 +22,7 @@ from paredown.models import FittedModel, can_be_saved, read_model, write_model
 from paredown.progress import Track, silent
 from paredown.sources import ImageSource, OnError, Source, VectorSource, open_source
 
-__all__ = ["score", "score_all"]
+__all__ = ["check_scoring", "score", "score_all"]
 
 
 def score(
@@ -151,6 +151,36 @@ def score_all(
     if checkpoint is not None and not keep_checkpoint:
         rmtree(checkpoint, ignore_errors=True)
     return {metric: found[metric] for metric in metrics}
+
+
+def check_scoring(
+    sources: Sequence[Source],
+    metrics: Sequence[str],
+    options: dict[str, Any],
+    *,
+    seed: int = 0,
+    embeddings: str | Path | None = None,
+    model: FittedModel | None = None,
+    start: str | Path | FittedModel | None = None,
+    save_model: str | Path | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Raise if opened sources cannot be scored like this, before an encoder is loaded or a row is read.
+
+    The arguments are those of `score` and `score_all`, which find the same mistakes, some of them later.
+    """
+    begin = read_model(start) if isinstance(start, str | Path) else start
+    if len(metrics) == 1:
+        _check_models(metrics[0], model, begin, save_model, options, overwrite=overwrite)
+    _check_seed(seed)
+    for source in sources:
+        for metric in metrics:
+            own = {name: value for name, value in options.items() if name in METRICS[metric].options}
+            _check_labels(source, metric, own)
+        _check_kept(source, metrics, options, embeddings)
+        k = options.get("k")
+        if k is not None and not 1 <= k <= len(source):
+            raise PareError(f"k must be between 1 and the number of examples, {len(source)}; got {k}.")
 
 
 def _check_seed(seed: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.data import Labels, Scores, hash_ids, id_array
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, fraction_hint, unknown_name
 from paredown.separation import Tie, constant_warning, score_warnings, tie_warning
 
 if TYPE_CHECKING:
@@ -427,16 +427,16 @@ def check_settings(
 ) -> None:
     """Raise at the first setting of a selection that cannot be."""
     if not 0 < keep_fraction <= 1:
-        raise PareError(f"keep_fraction must be in (0, 1], got {keep_fraction}.")
+        raise PareError(f"keep_fraction must be in (0, 1], got {keep_fraction:g}.{fraction_hint(keep_fraction)}")
     if strategy not in STRATEGIES:
         raise unknown_name("strategy", strategy, STRATEGIES)
     if not 0 <= balance <= 1:
-        raise PareError(f"balance must be in [0, 1], got {balance}.")
+        raise PareError(f"balance must be in [0, 1], got {balance:g}.{fraction_hint(balance)}")
     if quota not in ("none", "proportional", "equal"):
         raise unknown_name("quota", quota, ("none", "proportional", "equal"))
     if not 0 <= drop_hardest < 1:
-        raise PareError(f"drop_hardest must be in [0, 1), got {drop_hardest}.")
+        raise PareError(f"drop_hardest must be in [0, 1), got {drop_hardest:g}.{fraction_hint(drop_hardest)}")
     if not 0 <= mix_random <= 1:
-        raise PareError(f"mix_random must be in [0, 1], got {mix_random}.")
+        raise PareError(f"mix_random must be in [0, 1], got {mix_random:g}.{fraction_hint(mix_random)}")
     if seed < 0:
         raise PareError(f"seed must not be negative, got {seed}.")

@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the plot and table.")] = Path("paredown-demo"),
     repeats: Annotated[int, typer.Option(help="Train/test splits to average over.")] = 10,
-    seed: Annotated[int, typer.Option(help="Decides the splits and random subsets.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Decides the splits and random subsets.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Prune scikit-learn's digits in several ways and see what a classifier makes of it, beside random pruning."""
     from paredown.demo import load_digits, run_demo
-    from paredown.io import check_output, new_output
+    from paredown.io import new_output
+    from paredown.plots import check_available
     from paredown.pruning import prune
 
-    check_output(out, overwrite=True, folder=True)
-    current.writes(out)
+    check_available()
+    current.writes(out, overwrite=True, folder=True)
     rows = run_demo(repeats=repeats, seed=seed, track=progress_bar)
     with new_output(out, overwrite=True, folder=True) as folder:
         _draw(rows, folder / "demo.png")

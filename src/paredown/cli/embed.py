@@ -85,9 +85,21 @@ def embed(
     as_json: JsonOption = False,
 ) -> None:
     """Turn images into embeddings that score and prune take; the same command again finishes a stopped run."""
+    from paredown.embedding import check_embedding
     from paredown.embedding import embed as embed_source
 
     current.grows(out, "finished shards")
+    check_embedding(
+        encoder,
+        dtype=dtype,
+        shard_size=shard_size,
+        workers=workers,
+        weights=weights,
+        image_size=image_size,
+        runtime=runtime,
+    )
+    if train_encoder is not None:
+        _check_training(train_encoder, encoder, epochs)
     (opened,) = open_sources(
         [source], labels=labels, ids=ids, columns=column, split=split, on_error=on_error, memory=memory
     )
@@ -95,7 +107,7 @@ def embed(
     trained = None
     if train_encoder is not None:
         options = {"epochs": epochs, "flip": flip, "seed": seed, "on_error": on_error, "overwrite": overwrite}
-        trained = _train(opened, train_encoder, encoder, image_size, options)
+        trained = _train(opened, train_encoder, image_size, options)
     store = embed_source(
         opened,
         out=out,
@@ -140,14 +152,23 @@ def embed(
     emit(result, as_json=as_json, show=show)
 
 
-def _train(source: Source, file: Path, encoder: str, image_size: int | None, options: dict[str, Any]) -> SimCLR:
+def _train(source: Source, file: Path, image_size: int | None, options: dict[str, Any]) -> SimCLR:
     """Train an encoder, or take the one that the same command trained before it was stopped."""
     from paredown.encoders.simclr import train_simclr
+
+    size = {} if image_size is None else {"image_size": image_size}
+    return train_simclr(source, out=file, reuse=True, track=progress_bar, **size, **options)
+
+
+def _check_training(file: Path, encoder: str, epochs: int) -> None:
     from paredown.errors import PareError
+    from paredown.io import check_output
 
     if encoder != "auto":
         raise PareError(f"--train-encoder makes the encoder that is used; leave out --encoder {encoder}.")
     if file.suffix != ".onnx":
         raise PareError(f"--train-encoder writes an ONNX file; name it {file.name}.onnx.")
-    size = {} if image_size is None else {"image_size": image_size}
-    return train_simclr(source, out=file, reuse=True, track=progress_bar, **size, **options)
+    if epochs < 1:
+        raise PareError(f"--epochs must be at least 1, got {epochs}.")
+    if not file.exists():  # one that is there may be that of the same command, stopped later
+        check_output(file)

@@ -49,7 +49,7 @@ Columns = Annotated[
 Split = Annotated[str | None, typer.Option(help="Split of a data set, such as test.")]
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
 Memory = Annotated[str, typer.Option(help="Memory to work in, such as 512MiB: larger data are sampled and streamed.")]
-Seed = Annotated[int, typer.Option(help="Decides samples, ties and everything random.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Decides samples, ties and everything random.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 
 

@@ -102,9 +102,13 @@ def prune(
     from paredown.io import is_scores
     from paredown.pruning import class_table
     from paredown.pruning import prune as prune_source
+    from paredown.selection import check_settings
+    from paredown.sizes import parse_size
 
     checkpoint = out.with_name(f".{out.name}.parts")
-    current.writes(out, checkpoint)
+    current.writes(out, overwrite=overwrite, folder=True, parts=checkpoint)
+    check_settings(keep_fraction, strategy, balance or 0.0, quota, drop_hardest, mix_random, seed)
+    parse_size(memory)
     source: Any = sources[0]
     table_labels: Any = None
     (name, *more), given = asked(metric, model)
@@ -116,12 +120,10 @@ def prune(
         scoring = {name: value for name, value in models.items() if value is not None}  # refused by `prune`
         _announce_table(source, name, memory)
     else:
-        source = open_sources(
-            sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error, memory=memory
-        )
         scoring = metric_options(
             [name],
             option,
+            encoder=encoder,
             kernel=kernel,
             exact=exact,
             memory=memory if given is None else None,
@@ -131,12 +133,14 @@ def prune(
             epochs=epochs,
             pseudo_labels=pseudo_labels,
         )
-        ready = ready_encoder(source, [name], scoring, encoder)
+        source = open_sources(
+            sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error, memory=memory
+        )
+        models = {"model": given, "start": warm_start, "save_model": save_model, "overwrite": overwrite}
+        ready = ready_encoder(source, [name], scoring, encoder, seed=seed, embeddings=embeddings, **models)
         if given is None:
             announce(source, [name], scoring, ready)
-        scoring |= {"encoder": ready, "on_error": on_error, "embeddings": embeddings}
-        scoring |= {"model": given, "start": warm_start, "save_model": save_model, "overwrite": overwrite}
-        scoring["checkpoint"] = checkpoint
+        scoring |= {"encoder": ready, "on_error": on_error, "embeddings": embeddings, "checkpoint": checkpoint} | models
     kept = prune_source(
         source,
         keep_fraction=keep_fraction,
@@ -188,9 +192,13 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write the kept examples in the form your training job reads."""
+    from paredown.errors import unknown_name
+    from paredown.exporting import EXPORTS
     from paredown.exporting import export as export_manifest
 
-    current.writes(out)
+    if to not in EXPORTS:
+        raise unknown_name("export", to, EXPORTS)
+    current.writes(out, overwrite=overwrite, folder=EXPORTS[to].folder)
     warnings: list[str] = []
     number = export_manifest(
         manifest,

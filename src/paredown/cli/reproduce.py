@@ -9,7 +9,7 @@ import typer
 
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import Grid, compose, emit, progress_bar, say
-from paredown.cli.work import current
+from paredown.cli.work import check_workers, current
 from paredown.errors import PareError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def reproduce(
         emit({"size": size, "figures": listing}, as_json=as_json, show=lambda: _show_rehearsed(rehearsed, names))
         return
     current.grows(out, "finished figures and their parts")
+    check_workers(workers)
     results = reproduce_figures(
         names,
         size=size,

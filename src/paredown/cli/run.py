@@ -14,7 +14,7 @@ import typer
 from paredown.cli import demo, embed, prune, reproduce, score, simulate, sweep, theory  # noqa: F401
 from paredown.cli.app import app
 from paredown.cli.terminal import aside, encode_all, flush
-from paredown.cli.work import starts_over
+from paredown.cli.work import current, starts_over
 from paredown.errors import PareError
 
 __all__ = ["BUG", "MISTAKE", "app", "run"]
@@ -60,12 +60,11 @@ def _explain(error: Exception) -> int:
     if isinstance(error, PareError):
         _complain(error)
     elif _is_full_disk(error):
-        _complain("the disk is full, and the output is not complete. Make room, or choose another output with -o.")
+        what = f"cannot write {current.named()}: the disk is full" if current.named() else "the disk is full"
+        _complain(f"{what}. Make room, or choose another output with -o.")
     elif _is_out_of_memory(error):
-        _complain(
-            "there is not enough memory for this. Close other programs, use a smaller --memory or less data, or a "
-            "machine with more."
-        )
+        what = f"to make {current.named()}" if current.named() else "for this"
+        _complain(f"there is not enough memory {what}. Close other programs, or use less data or a smaller --memory.")
     elif isinstance(error, OSError):
         what = "" if error.filename is None else f"{error.filename}: "
         _complain(f"{what}{error.strerror or error}.")

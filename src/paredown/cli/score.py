@@ -96,33 +96,25 @@ def score(
 
     Several metrics, with commas between them, make a column each; those that train share the training.
     """
-    from paredown.errors import PareError
-    from paredown.io import check_output, check_table_name, write_scores
+    from paredown.io import check_table_name, write_scores
+    from paredown.sizes import parse_size
 
     check_table_name(out)
-    check_output(out, overwrite=overwrite)
     checkpoint = out.with_name(f".{out.name}.parts")
-    current.writes(out, checkpoint)
-    if not sources and imported is None:
-        raise PareError("give what is to be scored: SOURCE, or scores computed elsewhere with --from.")
-    opened = open_sources(
-        sources or [],
-        labels=labels,
-        ids=ids if imported is None else None,  # those of the file of scores
-        columns=None if imported is not None else column,
-        split=split,
-        on_error=on_error,
-        memory=memory,
-    )
+    current.writes(out, overwrite=overwrite, parts=checkpoint)
+    parse_size(memory)
+    opening = {"labels": labels, "split": split, "on_error": on_error, "memory": memory}
     if imported is not None:
+        _check_import(imported, higher_is, sources)
+        opened = open_sources(sources or [], ids=None, columns=None, **opening)  # those of the file of scores
         scored = [_import(imported, higher_is, metric, column, opened, labels, ids)]
     else:
-        if higher_is is not None:
-            raise PareError("--higher-is says how to read scores computed elsewhere; give their file with --from.")
+        _check_scoring(higher_is, sources)
         metrics, given = asked(metric, model)
         options = metric_options(
             metrics,
             option,
+            encoder=encoder,
             kernel=kernel,
             exact=exact,
             memory=memory if given is None else None,
@@ -132,12 +124,16 @@ def score(
             epochs=epochs,
             pseudo_labels=pseudo_labels,
         )
-        ready = ready_encoder(opened, metrics, options, encoder)
+        models = {"model": given, "start": warm_start, "save_model": save_model}
+        _check_several(metrics, sources, models)
+        opened = open_sources(sources, ids=ids, columns=column, **opening)
+        ready = ready_encoder(
+            opened, metrics, options, encoder, seed=seed, embeddings=embeddings, overwrite=overwrite, **models
+        )
         if given is None:
             announce(opened, metrics, options, ready)
         options |= {"encoder": ready, "on_error": on_error, "seed": seed, "track": progress_bar}
         options |= {"embeddings": embeddings, "checkpoint": checkpoint, "keep_checkpoint": True}  # until all is written
-        models = {"model": given, "start": warm_start, "save_model": save_model}
         scored = _score(opened, metrics, models, overwrite, options)
     write_scores(scored, out, overwrite=overwrite)
     rmtree(checkpoint, ignore_errors=True)
@@ -155,20 +151,48 @@ def score(
     emit({"scores": str(out), "examples": len(first), **record}, as_json=as_json, show=show)
 
 
+def _check_scoring(higher_is: str | None, sources: list[Path] | None) -> None:
+    from paredown.errors import PareError
+
+    if not sources:
+        raise PareError("give what is to be scored: SOURCE, or scores computed elsewhere with --from.")
+    if higher_is is not None:
+        raise PareError("--higher-is says how to read scores computed elsewhere; give their file with --from.")
+
+
+def _check_several(metrics: list[str], sources: list[Path], models: dict[str, Any]) -> None:
+    from paredown.errors import PareError
+
+    if len(metrics) == 1:
+        return
+    if len(sources) > 1:
+        raise PareError("an ensemble of sources is scored by one metric; give one, or one source.")
+    for name, flag in {"model": "--model", "start": "--warm-start", "save_model": "--save-model"}.items():
+        if models[name] is not None:
+            raise PareError(f"{flag} goes with one metric, and {', '.join(metrics)} were given.")
+
+
+def _check_import(file: Path, higher_is: str | None, sources: list[Path] | None) -> None:
+    from paredown.errors import PareError, unknown_name
+
+    if higher_is is None:
+        raise PareError(
+            f"{file}: does a high score mean a harder or an easier example? Say --higher-is harder, or easier."
+        )
+    if higher_is not in ("harder", "easier"):
+        raise unknown_name("value of --higher-is", higher_is, ("harder", "easier"))
+    if sources and len(sources) > 1:
+        raise PareError(f"{file}: scores belong to one source, and {len(sources)} are given.")
+
+
 def _score(
     opened: list[Any], metrics: list[str], models: dict[str, Any], overwrite: bool, options: dict[str, Any]
 ) -> list[Scores]:
-    from paredown.errors import PareError
     from paredown.scoring import score as score_sources
     from paredown.scoring import score_all
 
     if len(metrics) == 1:
         return [score_sources(opened, metric=metrics[0], overwrite=overwrite, **models, **options)]
-    if len(opened) > 1:
-        raise PareError("an ensemble of sources is scored by one metric; give one, or one source.")
-    for name, flag in {"model": "--model", "start": "--warm-start", "save_model": "--save-model"}.items():
-        if models[name] is not None:
-            raise PareError(f"{flag} goes with one metric, and {', '.join(metrics)} were given.")
     return list(score_all(opened[0], metrics=metrics, **options).values())
 
 
@@ -181,15 +205,8 @@ def _import(
     labels: Path | None,
     ids: Path | None,
 ) -> Scores:
-    from paredown.errors import PareError
     from paredown.importing import import_scores
 
-    if higher_is is None:
-        raise PareError(
-            f"{file}: does a high score mean a harder or an easier example? Say --higher-is harder, or easier."
-        )
-    if len(opened) > 1:
-        raise PareError(f"{file}: scores belong to one source, and {len(opened)} are given.")
     return import_scores(
         file,
         higher_is=higher_is,  # type: ignore[arg-type]  # checked by import_scores

@@ -100,13 +100,18 @@ def metric_options(
     metrics: list[str],
     texts: list[str] | None,
     *,
+    encoder: str,
     kernel: str | None,
     exact: bool,
     memory: str | None,
     **given: Any,
 ) -> dict[str, Any]:
-    """The metrics' own options that were given, and the memory to work in where a metric looks at it."""
-    from paredown.errors import PareError
+    """The metrics' own options that were given, and the memory to work in where a metric looks at it.
+
+    Whatever can be wrong with them, and with the names, is found here, before anything is opened.
+    """
+    from paredown.encoders import check_encoder
+    from paredown.errors import PareError, unknown_name
     from paredown.metrics import METRICS
     from paredown.sizes import parse_size
 
@@ -114,12 +119,28 @@ def metric_options(
         raise PareError(f"--exact is kernel 'float32', and --kernel {kernel} was given; leave one of them out.")
     given |= {"kernel": "float32" if exact else kernel}
     options = {name: value for name, value in given.items() if value is not None and value is not False}
-    known = [metric for metric in metrics if metric in METRICS]  # a misspelt one is reported when it is used
-    if known:
-        options |= _parsed(known, texts or [])
-    if memory is not None and any("memory" in METRICS[metric].options for metric in known):
+    for metric in metrics:
+        if metric not in METRICS:
+            raise unknown_name("metric", metric, METRICS)
+    options |= _parsed(metrics, texts or [])
+    _check_options(metrics, options)
+    check_encoder(encoder)
+    if memory is not None and any("memory" in METRICS[metric].options for metric in metrics):
         options["memory"] = parse_size(memory)
     return options
+
+
+def _check_options(metrics: list[str], options: dict[str, Any]) -> None:
+    from paredown.errors import PareError
+    from paredown.metrics import METRICS
+
+    if len(metrics) == 1:
+        METRICS[metrics[0]].check_options(metrics[0], options)
+    for option in options:
+        if not any(option in METRICS[metric].options for metric in metrics):
+            raise PareError(f"none of the metrics {', '.join(metrics)} has an option {option!r}.")
+    for metric in metrics:
+        METRICS[metric].needs_with(options)  # which looks the recipe up
 
 
 def _parsed(metrics: list[str], texts: list[str]) -> dict[str, Any]:
@@ -140,12 +161,19 @@ def _parsed(metrics: list[str], texts: list[str]) -> dict[str, Any]:
     return parsed
 
 
-def ready_encoder(sources: list[Source], metrics: list[str], options: dict[str, Any], encoder: str) -> Any:
-    """A network is loaded before the estimate, which measures it; `pixels` stays a name, to be fitted to the images."""
+def ready_encoder(
+    sources: list[Source], metrics: list[str], options: dict[str, Any], encoder: str, **checked: Any
+) -> Any:
+    """A network is loaded before the estimate, which measures it; `pixels` stays a name, to be fitted to the images.
+
+    Before that all is checked that can be, with the arguments of `check_scoring`.
+    """
     from paredown.encoders import load_encoder
     from paredown.errors import PareError
+    from paredown.scoring import check_scoring
     from paredown.sources import ImageSource
 
+    check_scoring(sources, metrics, options, **checked)
     images = any(isinstance(source, ImageSource) for source in sources)
     if encoder == "pixels" or not images or not _look_at_embeddings(metrics, options):
         return encoder
@@ -160,7 +188,7 @@ def ready_encoder(sources: list[Source], metrics: list[str], options: dict[str, 
 def _look_at_embeddings(metrics: list[str], options: dict[str, Any]) -> bool:
     from paredown.metrics import METRICS
 
-    return any(name in METRICS and "embeddings" in METRICS[name].needs_with(options) for name in metrics)
+    return any("embeddings" in METRICS[name].needs_with(options) for name in metrics)
 
 
 def announce(sources: list[Source], metrics: list[str], options: dict[str, Any], encoder: Any) -> None:
@@ -171,12 +199,11 @@ def announce(sources: list[Source], metrics: list[str], options: dict[str, Any],
     from paredown.pruning import estimate
 
     network = encoder if isinstance(encoder, Encoder) else None
-    known = [metric for metric in metrics if metric in METRICS]
-    training = [metric for metric in known if "training" in METRICS[metric].needs]
+    training = [metric for metric in metrics if "training" in METRICS[metric].needs]
     for source in sources:
         labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
         place = f"{source.location} ({source.kind}{labels})"
-        for metric in (metric for metric in known if metric not in training):
+        for metric in (metric for metric in metrics if metric not in training):
             aside("{}: {}", place, estimate(source, metric=metric, k=options.get("k"), encoder=network))
         if training:
             relevant = {name: options[name] for name in _COSTLY if name in options}

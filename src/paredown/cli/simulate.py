@@ -28,7 +28,10 @@ def simulate(
     ] = None,
     n_features: Annotated[int, typer.Option(help="Number of features N.")] = 200,
     draws: Annotated[int, typer.Option(help="Independent draws to average over.")] = 100,
-    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same result on any number of cores.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, max=2**63 - 1, help="Seed; the same seed gives the same result on any number of cores."),
+    ] = 0,
     probe: Annotated[str, typer.Option(help="angle (exactly theta) or trained (on the unpruned examples).")] = "angle",
     probe_epochs: Annotated[int, typer.Option(help="Epochs of a trained probe.")] = 1,
     hardness: Annotated[

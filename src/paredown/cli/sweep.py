@@ -10,7 +10,7 @@ import typer
 
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import Grid, aside, compose, emit, progress_bar, say
-from paredown.cli.work import current
+from paredown.cli.work import check_workers, current
 
 if TYPE_CHECKING:
     from paredown.sweeps import Plan, Swept
@@ -40,6 +40,7 @@ def sweep(
     from paredown.sweeps.summary import advice, compare_with_random
 
     current.grows(out, "finished runs")
+    check_workers(workers)
     plan = plan_sweep(read_settings(config), out=out, retry_failed=retry_failed, track=progress_bar)
     _announce(plan)
     swept = sweep_plan(plan, workers=workers, track=progress_bar)

@@ -6,9 +6,10 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paredown.text import printable, quoted
+from paredown.errors import PareError
+from paredown.text import encodable, printable, quoted
 
-__all__ = ["Work", "command_line", "current", "starts_over"]
+__all__ = ["Work", "check_workers", "command_line", "current", "starts_over"]
 
 
 @dataclass
@@ -23,15 +24,28 @@ class Work:
     outputs: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
     parts: dict[Path, str] = field(default_factory=dict)
 
-    def writes(self, output: Path, parts: Path | None = None) -> None:
-        """Note an output that appears whole, and where its finished parts are until then."""
+    def writes(self, output: Path, *, overwrite: bool, folder: bool = False, parts: Path | None = None) -> None:
+        """Note an output that appears whole, and where its finished parts are until then; raise if it cannot be."""
+        from paredown.io import check_output
+
+        _check_name(output)
+        check_output(output, overwrite=overwrite, folder=folder)
         self.outputs[output] = _state(output)
         if parts is not None:
             self.parts[parts] = "finished parts"
 
     def grows(self, folder: Path, kind: str) -> None:
-        """Note an output that grows by parts of some kind, which stay when the work stops."""
+        """Note an output that grows by parts of some kind, which stay when the work stops; raise if it cannot be."""
+        from paredown.io import check_output
+
+        _check_name(folder)
+        if not folder.is_dir():
+            check_output(folder, overwrite=folder.exists(), folder=True)
         self.parts[folder] = kind
+
+    def named(self) -> str:
+        """The output, as the user named it; empty if there is none."""
+        return str(next(iter([*self.outputs, *self.parts]), ""))
 
     def left(self) -> str:
         """What is saved at this moment, and the command that goes on."""
@@ -59,6 +73,17 @@ def command_line() -> str:
     program = Path(sys.argv[0])
     start = [Path(sys.executable).name, "-m", "paredown"] if program.name == "__main__.py" else [program.name]
     return " ".join(quoted(part) for part in [*start, *sys.argv[1:]])
+
+
+def check_workers(workers: int | None) -> None:
+    """Raise at a number of processes that cannot be."""
+    if workers is not None and workers < 1:
+        raise PareError(f"workers must be at least 1, got {workers}.")
+
+
+def _check_name(output: Path) -> None:
+    if encodable(str(output)) != str(output):  # Parquet files and JSON could not name it
+        raise PareError(f"{output}: the name of an output must be UTF-8; choose another one with -o.")
 
 
 def _state(path: Path) -> tuple[int, int] | None:

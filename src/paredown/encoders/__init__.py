@@ -14,17 +14,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from paredown.encoders.base import Encoder, Preprocess, encoder_of
+from paredown.encoders.base import Encoder, Preprocess, check_image_size, encoder_of
 from paredown.encoders.pipeline import default_workers, encode_images, prepared_images
 from paredown.encoders.pixels import pixel_encoder
-from paredown.encoders.pretrained import load_network
-from paredown.encoders.runtime import Runtime, onnx_file, run_model, weights_hash
+from paredown.encoders.pretrained import check_weights, load_network
+from paredown.encoders.runtime import Runtime, check_runtime, onnx_file, run_model, weights_hash
 from paredown.encoders.simclr import expected_quality
 from paredown.errors import PareError, unknown_name
 from paredown.progress import Track, silent
 from paredown.sources import ArraySource, ImageSource, OnError
 
-__all__ = ["ENCODERS", "EncodedImages", "Encoder", "Preprocess", "encode", "load_encoder"]
+__all__ = ["ENCODERS", "EncodedImages", "Encoder", "Preprocess", "check_encoder", "encode", "load_encoder"]
 
 ENCODERS = {
     "auto": "the best of those below that is here",
@@ -120,10 +120,8 @@ def load_encoder(
         return encoder_of(encoder)
 
     def load(name: str) -> Encoder:
+        check_encoder(name, weights=weights, image_size=image_size, runtime=runtime)
         family, _, rest = name.partition(":")
-        known = any(form.startswith(f"{family}:") for form in ENCODERS) if rest else name in ENCODERS
-        if not known:
-            raise unknown_name("encoder", name, ENCODERS)
         if name == "pixels":
             if source is None:
                 raise PareError("encoder 'pixels' is fitted to images; give the source.")
@@ -133,6 +131,23 @@ def load_encoder(
         return _network_encoder(name, weights, image_size, runtime)
 
     return _best_encoder(load, download) if encoder == "auto" else load(encoder)
+
+
+def check_encoder(
+    name: str, *, weights: str | Path | None = None, image_size: int | None = None, runtime: Runtime = "auto"
+) -> None:
+    """Raise if no encoder could be loaded by this name and these options of `load_encoder`; nothing is imported."""
+    family, _, rest = name.partition(":")
+    known = any(form.startswith(f"{family}:") for form in ENCODERS) if rest else name in ENCODERS
+    if not known:
+        raise unknown_name("encoder", name, ENCODERS)
+    if family in ("onnx", "resnet50") and not Path(rest).is_file():
+        raise PareError(f"encoder {name}: there is no such file.")
+    if weights is not None:
+        check_weights(name, Path(weights))
+    if image_size is not None:
+        check_image_size(image_size)
+    check_runtime(runtime)
 
 
 def _best_encoder(load: Callable[[str], Encoder], download: bool) -> Encoder:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from paredown.errors import PareError
 
-__all__ = ["Encoder", "Preprocess", "encoder_of"]
+__all__ = ["Encoder", "Preprocess", "check_image_size", "encoder_of"]
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _FILTERS = {
@@ -85,9 +85,14 @@ class Preprocess:
         """The same for another image size, cropping the same share."""
         if size is None:
             return self
-        if size < 8:
-            raise PareError(f"image_size must be at least 8 pixels, got {size}.")
+        check_image_size(size)
         return replace(self, size=size, resize=round(size * self.resize / self.size))
+
+
+def check_image_size(size: int) -> None:
+    """Raise unless networks can be given images of this size."""
+    if size < 8:
+        raise PareError(f"image_size must be at least 8 pixels, got {size}.")
 
 
 def encoder_of(function: Callable[[list[Image.Image]], NDArray[Any]]) -> Encoder:

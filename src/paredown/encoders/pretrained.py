@@ -19,7 +19,7 @@ from paredown.reading import reading
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["NETWORKS", "Network", "downloads", "libraries", "load_network", "read_checkpoint"]
+__all__ = ["NETWORKS", "Network", "check_weights", "downloads", "libraries", "load_network", "read_checkpoint"]
 
 _BICUBIC = Preprocess(interpolation="bicubic")
 _SWAV_WEIGHTS = "swav_800ep_pretrain.pth.tar"
@@ -36,12 +36,18 @@ class Network(NamedTuple):
 def load_network(name: str, *, weights: Path | None = None) -> Network:
     """The network that an encoder's name stands for, e.g. `timm:resnet50`; `weights` are a local file of its own."""
     family, _, rest = name.partition(":")
-    if weights is not None and family not in ("timm", "torchvision"):
-        raise PareError(f"weights from a file go with timm:NAME and torchvision:NAME, not with encoder {name!r}.")
-    if weights is not None and not weights.is_file():
-        raise PareError(f"weights {weights}: there is no such file.")
+    if weights is not None:
+        check_weights(name, weights)
     with libraries(f"encoder {name!r}"), quiet():
         return NETWORKS[family](rest, weights)
+
+
+def check_weights(name: str, weights: Path) -> None:
+    """Raise unless a file of weights is there, and goes with an encoder's name."""
+    if name.partition(":")[0] not in ("timm", "torchvision"):
+        raise PareError(f"weights from a file go with timm:NAME and torchvision:NAME, not with encoder {name!r}.")
+    if not weights.is_file():
+        raise PareError(f"weights {weights}: there is no such file.")
 
 
 @contextmanager

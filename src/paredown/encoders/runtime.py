@@ -21,7 +21,17 @@ from paredown.reading import check_regular, damaged
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Forward", "Runtime", "export_onnx", "onnx_file", "quiet", "read_training", "run_model", "weights_hash"]
+__all__ = [
+    "Forward",
+    "Runtime",
+    "check_runtime",
+    "export_onnx",
+    "onnx_file",
+    "quiet",
+    "read_training",
+    "run_model",
+    "weights_hash",
+]
 
 Runtime = Literal["auto", "onnx", "torch"]
 _RUNTIMES = ("auto", "onnx", "torch")
@@ -37,6 +47,12 @@ class Forward(NamedTuple):
     runtime: str
 
 
+def check_runtime(runtime: str) -> None:
+    """Raise unless models are run in this way."""
+    if runtime not in _RUNTIMES:
+        raise unknown_name("runtime", runtime, _RUNTIMES)
+
+
 def run_model(model: torch.nn.Module, size: int, *, runtime: Runtime = "auto") -> Forward:
     """A torch model as a function of prepared images, on CUDA if it is there, else exported, else as it is.
 
@@ -44,8 +60,7 @@ def run_model(model: torch.nn.Module, size: int, *, runtime: Runtime = "auto") -
     """
     import torch
 
-    if runtime not in _RUNTIMES:
-        raise unknown_name("runtime", runtime, _RUNTIMES)
+    check_runtime(runtime)
     model = model.eval().requires_grad_(False)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     eager = _eager(model, device)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, fraction_hint, unknown_name
 from paredown.perceptron.solver import max_margin_signed
 from paredown.perceptron.threads import one_blas_thread
 
@@ -64,7 +64,9 @@ class Setting:
         if not (math.isfinite(self.alpha_prune) and self.alpha_prune > 0):
             raise PareError(f"alpha_prune must be a positive number, got {self.alpha_prune}.")
         if not 0 < self.keep_fraction <= 1:
-            raise PareError(f"keep_fraction must be in (0, 1], got {self.keep_fraction}.")
+            raise PareError(
+                f"keep_fraction must be in (0, 1], got {self.keep_fraction:g}.{fraction_hint(self.keep_fraction)}"
+            )
         if self.n_features < 2:
             raise PareError(f"n_features must be at least 2, got {self.n_features}.")
         if self.theta is not None and not 0 <= self.theta <= 90:

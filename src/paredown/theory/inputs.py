@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from paredown.errors import PareError
+from paredown.errors import PareError, fraction_hint
 from paredown.theory.gaussian import Array
 
 __all__ = ["as_given", "fraction", "positive", "probe_angle"]
+
+_FRACTION = "must be in (0, 1]"
 
 
 def positive(name: str, value: ArrayLike) -> Array:
@@ -20,7 +22,7 @@ def positive(name: str, value: ArrayLike) -> Array:
 
 def fraction(name: str, value: ArrayLike) -> Array:
     """Numbers in (0, 1]."""
-    return _checked(name, value, lambda x: (x > 0) & (x <= 1), "must be in (0, 1]")
+    return _checked(name, value, lambda x: (x > 0) & (x <= 1), _FRACTION)
 
 
 def probe_angle(value: ArrayLike) -> Array:
@@ -37,7 +39,9 @@ def _checked(name: str, value: ArrayLike, holds: Any, rule: str) -> Array:
         raise PareError(f"{name} must be a number or an array of numbers, got {value!r}.") from None
     bad = ~(np.isfinite(array) & holds(array))
     if bad.any():
-        raise PareError(f"{name} {rule}, got {array[bad].flat[0]:g}.")
+        first = float(array[bad].flat[0])
+        hint = fraction_hint(first) if rule == _FRACTION else ""
+        raise PareError(f"{name} {rule}, got {first:g}.{hint}")
     return array
 
 

@@ -138,7 +138,10 @@ BAD = [
     ),
     (["prune", "emb.npy", "-o", "short.txt/out"], r"short.txt is not a folder"),
     (["prune", "emb.npy", "-o", "out", "--metric", "supervised_prototypes"], r"needs labels, and emb.npy has none"),
-    (["prune", "emb.npy", "-o", "out", "--encoder", "x", "--on-error", "no"], r"on_error must be 'raise' or 'skip'"),
+    (
+        ["prune", "emb.npy", "-o", "out", "--encoder", "pixels", "--on-error", "no"],
+        r"on_error must be 'raise' or 'skip'",
+    ),
     (["export", "nowhere", "-o", "out"], r"nowhere: there is no such file"),
     (["score", "nan.npy", "-o", "out.parquet"], r"nan.npy: embedding row 5"),
     (["score", "emb.npy", "-o", "out"], r"scores are written as Parquet; name the output out.parquet"),

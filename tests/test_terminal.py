@@ -163,7 +163,7 @@ class Misuses(ast.NodeVisitor):
 
 @pytest.mark.parametrize("file", sorted(CLI.glob("*.py")), ids=lambda file: file.name)
 def test_all_that_is_printed_goes_through_the_terminal(file: Path) -> None:
-    if file.name != "terminal.py":
+    if file.name not in ("terminal.py", "signals.py"):  # of which the last one has a line to say before rich is there
         assert Misuses(file.read_text()).found == []
 
 

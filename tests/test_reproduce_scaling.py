@@ -29,7 +29,6 @@ from paredown.reproduce.rehearsal import network_cost, rehearse
 from paredown.reproduce.scaling import add_laws, judge_exponents, judge_frontier, judge_level, scaling_sweep
 from paredown.reproduce.setup import Plan
 from paredown.sources import open_source
-from paredown.sweeps.summary import advice
 from paredown.train import find_recipe
 
 # --- data ----------------------------------------------------------------------------------------------------------
@@ -154,34 +153,6 @@ def test_a_frontier_that_falls_exponentially_beats_the_power_law() -> None:
     assert laws["exponential"] < laws["power"]
     better = fig_frontier_practice.judge(table)[0]
     assert better.held == (min(laws["power"], laws["power with asymptote"]) >= 6)
-
-
-# --- advice --------------------------------------------------------------------------------------------------------
-
-
-def test_advice_says_where_pruning_pays() -> None:
-    (said,) = advice(made_up(lambda n, f: 2 * n**-0.4 * (1.5 if n < 1000 else 0.8)))
-    assert said.startswith("Keeping the hardest by el2n pays: 25 % of 64,000 have -")
-    assert "It does not everywhere: 25 % of 1,000" in said
-
-
-def test_advice_names_what_may_be_wrong() -> None:
-    (said,) = advice(made_up(lambda n, f: 4 * n**-0.4))
-    assert "loses at every fraction" in said
-    assert "wrong or ambiguous labels" in said
-    (easy,) = advice(made_up(lambda n, f: 4 * n**-0.4, label="easy"))
-    assert "labels" not in easy
-
-
-def test_advice_tells_a_loss_from_a_tie() -> None:
-    (said,) = advice(made_up(lambda n, f: 2 * n**-0.4 * (2 if f == 0.25 else 1), noise=0.002))
-    assert said.startswith("Keeping the hardest by el2n loses in part: 25 % of 64,000 have +")
-    assert "Its best is not told from chance: 50 % of 64,000" in said
-
-
-def test_advice_does_not_guess() -> None:
-    (said,) = advice(made_up(lambda n, f: 2 * n**-0.4, noise=0.05))
-    assert "is not told from chance" in said
 
 
 # --- verdicts on hand-made tables ----------------------------------------------------------------------------------

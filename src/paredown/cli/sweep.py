@@ -14,7 +14,7 @@ from paredown.cli.work import check_workers, current
 
 if TYPE_CHECKING:
     from paredown.sweeps import Plan, Swept
-    from paredown.sweeps.summary import Comparison
+    from paredown.sweeps.summary import Advice, Comparison
 
 _SHOWN = 40  # rows on screen; the table has all
 _REASONS = 10  # of failures on screen
@@ -44,7 +44,7 @@ def sweep(
     plan = plan_sweep(read_settings(config), out=out, retry_failed=retry_failed, track=progress_bar)
     _announce(plan)
     swept = sweep_plan(plan, workers=workers, track=progress_bar)
-    compared = compare_with_random(swept.table)
+    compared, advised = compare_with_random(swept.table), advice(swept.table)
     picture = sweep_picture(swept.table, out / "curves.png")
     result = {
         "results": str(out / "results.parquet"),
@@ -53,12 +53,20 @@ def sweep(
         "failed": [{"run": vars(run), "reason": reason} for run, reason in swept.failed],
         "unfinished": [{"run": vars(run), "reason": reason} for run, reason in swept.unfinished],
         "missing_classes": _missing_classes(swept),
-        "against_random": [{**vars(row), "z": row.z} for row in compared],
-        "advice": advice(swept.table),
+        "against_random": [
+            {**vars(row), "z": row.z, "p_value": row.p_value, "effect": row.effect.value} for row in compared
+        ],
+        "advice": [str(each) for each in advised],
+        "verdicts": [_verdict(each) for each in advised],
     }
     emit(result, as_json=as_json, show=lambda: _show(swept, compared, result["advice"], picture))
     if swept.unfinished or len(swept.failed) == swept.table.num_rows:
         raise typer.Exit(1)
+
+
+def _verdict(advised: Advice) -> dict[str, Any]:
+    way = ("metric", "strategy", "balance", "matched_iterations")
+    return {name: getattr(advised, name) for name in way} | {"verdict": advised.verdict.value}
 
 
 def _missing_classes(swept: Swept) -> list[dict[str, Any]]:
@@ -89,7 +97,7 @@ def _show(swept: Swept, compared: list[Comparison], advice: list[str], picture: 
     for row in compared[:_SHOWN]:
         floor = f", floor {row.balance:g}" if row.balance else ""
         duration = f", m = {row.matched_iterations:g}" if row.matched_iterations < 1 else ""
-        color = "" if not abs(row.z) >= 3 else "green" if row.z < 0 else "red"
+        color = {"helps": "green", "hurts": "red", "undecided": ""}[row.effect.value]
         shown.add(
             f"{row.initial_size:,}",
             f"{row.keep_fraction:g}",

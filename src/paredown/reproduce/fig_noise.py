@@ -58,8 +58,8 @@ def measure(setup: Setup) -> Table:
                 difference_stderr=row.difference_stderr,
                 z=row.z,
             )
-        for sentence in advice(results):
-            table.add("advice", label_noise=float(noise), sentence=sentence)
+        for each in advice(results):
+            table.add("advice", label_noise=float(noise), sentence=str(each))
     return table
 
 

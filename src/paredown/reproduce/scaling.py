@@ -15,7 +15,7 @@ from paredown.laws.curves import Curve
 from paredown.plots import FRONTIER_COLOR, RANDOM_COLOR, fraction_color, plain_ticks
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.setup import Setup
-from paredown.sweeps.summary import DECIDED, compare_with_random
+from paredown.sweeps.summary import compare_with_random
 
 __all__ = [
     "DECIDED",
@@ -27,6 +27,8 @@ __all__ = [
     "judge_level",
     "scaling_sweep",
 ]
+
+DECIDED = 3.0  # standard errors by which a difference must be off zero for a claim to rest on it
 
 
 def scaling_sweep(setup: Setup, role: str = "main", **grid: Any) -> dict[str, Any]:

@@ -89,6 +89,8 @@ def _announce(plan: Plan) -> None:
 
 
 def _show(swept: Swept, compared: list[Comparison], advice: list[str], picture: Path | None) -> None:
+    from paredown.sweeps.summary import Effect
+
     headings = ("initial", "f", "kept", "pruned by", "error", "random", "difference", "z")
     shown = Grid(
         compose("test error in % against random subsets of the same size"),
@@ -97,7 +99,7 @@ def _show(swept: Swept, compared: list[Comparison], advice: list[str], picture: 
     for row in compared[:_SHOWN]:
         floor = f", floor {row.balance:g}" if row.balance else ""
         duration = f", m = {row.matched_iterations:g}" if row.matched_iterations < 1 else ""
-        color = {"helps": "green", "hurts": "red", "undecided": ""}[row.effect.value]
+        color = "" if row.effect is Effect.UNDECIDED else "green" if row.effect is Effect.HELPS else "red"
         shown.add(
             f"{row.initial_size:,}",
             f"{row.keep_fraction:g}",

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check bench fuzz format clean
 
 demo: .venv/.demo
 	$(BIN)/paredown demo
@@ -19,6 +19,12 @@ check: .venv/.dev
 bench: .venv/.bench
 	for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
+# Seconds for each reader of damaged files, and for each command that is killed.
+SECONDS ?= 60
+fuzz: .venv/.dev
+	for script in fuzz/[!_]*.py; do grep -q __main__ $$script || continue; \
+		echo "== $$script"; $(BIN)/python $$script --seconds $(SECONDS) || exit 1; done
+
 format: .venv/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -31,4 +37,4 @@ format: .venv/.dev
 	touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv fuzz/failures .pytest_cache .ruff_cache .hypothesis build dist

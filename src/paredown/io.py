@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from paredown.columns import cluster_column, id_column, label_column
 from paredown.data import Scores, natural_order
 from paredown.errors import PareError
+from paredown.reading import damaged, read_parquet
 
 __all__ = [
     "check_output",
@@ -108,13 +109,14 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
     """
     table = _read_table(Path(path))
     column = pick_score_column(path, table.schema, metric)
-    provenance = provenance_of(table.schema, column)
-    values = table[column].to_numpy()
-    values = values if values.dtype.kind == "f" else values.astype(np.float64)  # unsigned ones cannot be negated
-    ids = id_column(table["id"], path)
-    labels = label_column(table["label"], path, with_unused=True) if "label" in table.column_names else None
-    clusters = cluster_column(table["cluster"], path) if "cluster" in table.column_names else None
-    name = provenance.get("metric", column) if column == "score" else column
+    with damaged(path, "table of scores"):
+        provenance = provenance_of(table.schema, column)
+        values = table[column].to_numpy()
+        values = values if values.dtype.kind == "f" else values.astype(np.float64)  # unsigned ones cannot be negated
+        ids = id_column(table["id"], path)
+        labels = label_column(table["label"], path, with_unused=True) if "label" in table.column_names else None
+        clusters = cluster_column(table["cluster"], path) if "cluster" in table.column_names else None
+        name = str(provenance.get("metric", column)) if column == "score" else column
     try:
         return Scores(values, ids, name, labels, clusters, provenance)
     except PareError as error:
@@ -127,7 +129,10 @@ def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:
     table = _read_table(file)
     if "keep" not in table.column_names:
         raise PareError(f"{file}: not a manifest; it has no 'keep' column. Make one with `paredown prune`.")
-    return read_scores(file), table["keep"].to_numpy()
+    keep = table["keep"]
+    if not pa.types.is_boolean(keep.type) or keep.null_count:
+        raise PareError(f"{file}: not a manifest; its 'keep' column must be true or false in every row.")
+    return read_scores(file), keep.to_numpy()
 
 
 def is_scores(path: str | Path) -> bool:
@@ -140,8 +145,9 @@ def is_scores(path: str | Path) -> bool:
     if not files or files[0].suffix != ".parquet" or not files[0].is_file():
         return False
     try:
-        schema = pq.read_schema(files[0])
-    except (pa.ArrowException, OSError):
+        with damaged(files[0], "Parquet file"):
+            schema = pq.read_schema(files[0])
+    except PareError:
         return False
     if _PROVENANCE_KEY in (schema.metadata or {}):
         return True
@@ -191,16 +197,11 @@ def _read_table(path: Path) -> pa.Table:
         raise PareError(f"{path}: there is no such file.")
     tables: list[pa.Table] = []
     for file in score_files(path):
-        try:
-            tables.append(pq.ParquetFile(file).read())
-        except (pa.ArrowException, OSError) as error:
-            raise PareError(f"{file}: not a readable Parquet file ({str(error).splitlines()[0]}).") from error
+        tables.append(read_parquet(file, memory=None))
     if len(tables) == 1:
         return tables[0]
-    try:
+    with damaged(path, "table of scores", remedy="The files have different columns; give all the same."):
         return pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise PareError(f"{path}: the files have different columns ({str(error).splitlines()[0]}).") from error
 
 
 def write_scores(scores: Scores | Sequence[Scores], path: str | Path, *, overwrite: bool = False) -> None:

@@ -28,11 +28,13 @@ from paredown.sizes import format_size
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
 __all__ = [
     "MEMORY",
     "NpyHeader",
+    "check_chunks",
     "check_memory",
     "check_name",
     "check_regular",
@@ -231,7 +233,7 @@ def read_array(path: str | Path, what: str = ".npy file", *, memory: int | None 
         header = read_npy_header(stream, os.fstat(stream.fileno()).st_size, where=path)
         check_memory(path, header.nbytes, memory)
         stream.seek(0)
-        return np.lib.format.read_array(stream, allow_pickle=False)
+        return _checked_text(np.lib.format.read_array(stream, allow_pickle=False), path)
 
 
 def read_arrays(
@@ -257,8 +259,20 @@ def read_arrays(
             with archive.open(member) as data:
                 read_npy_header(data, member.file_size, where=f"{path}: {name}")
                 data.seek(0)
-                arrays[name] = np.lib.format.read_array(data, allow_pickle=False)
+                array = np.lib.format.read_array(data, allow_pickle=False)
+                arrays[name] = _checked_text(array, f"{path}: {name}")
     return arrays
+
+
+def _checked_text(array: NDArray[Any], where: str | Path) -> NDArray[Any]:
+    """An array as it is, unless it is text with characters that there are not, over which Python itself fails."""
+    import numpy as np
+
+    if array.dtype.kind == "U" and array.nbytes:
+        letters = array.ravel(order="K").view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        if letters.max() > 0x10FFFF or np.any((letters >= 0xD800) & (letters <= 0xDFFF)):
+            raise PareError(f"{where}: damaged; it holds text that is not Unicode.")
+    return array
 
 
 def _check_members(path: str | Path, members: Sequence[zipfile.ZipInfo], size: int) -> None:
@@ -273,8 +287,6 @@ def _check_members(path: str | Path, members: Sequence[zipfile.ZipInfo], size: i
 
 
 # --- Parquet -------------------------------------------------------------------------------------------------------
-
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 
 
 def read_parquet(
@@ -293,20 +305,31 @@ def read_parquet(
         missing = [name for name in columns or () if name not in names]
         if missing:
             raise PareError(f"{path}: there is no column {missing[0]!r}; it has {', '.join(names)}.")
-        check_memory(path, _parquet_size(file.metadata, columns), memory)
+        check_memory(path, _parquet_size(file, columns), memory)
         table = file.read(columns=None if columns is None else list(columns))
         table.validate(full=True)
         return table
 
 
-def _parquet_size(metadata: Any, columns: Sequence[str] | None) -> int:
-    """About how many bytes some columns take in memory, as the file declares them."""
-    size = 0
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        for place in range(row_group.num_columns):
-            chunk = row_group.column(place)
-            if columns is None or chunk.path_in_schema.split(".")[0] in columns:
-                values = chunk.num_values * _WIDTHS.get(chunk.physical_type, 4)
-                size += max(values, chunk.total_uncompressed_size)
-    return size
+def check_chunks(file: pq.ParquetFile, column: str) -> None:
+    """Raise where the description of a column in a Parquet file is damaged.
+
+    pyarrow's `metadata.row_group(i).column(j)` ends the process over such a file; reading a row raises.
+    """
+    for group in range(file.num_row_groups):
+        for _ in file.iter_batches(1, [group], columns=[column], use_threads=False):
+            break
+
+
+def _parquet_size(file: pq.ParquetFile, columns: Sequence[str] | None) -> int:
+    """At least how many bytes some columns take in memory, as the file declares them."""
+    widths = [_width(field.type) for field in file.schema_arrow if columns is None or field.name in columns]
+    whole = 0 if columns else sum(file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups))
+    return max(whole, file.metadata.num_rows * sum(widths))
+
+
+def _width(kind: pa.DataType) -> int:
+    try:
+        return max(1, kind.bit_width // 8)
+    except ValueError:  # text and lists, which take at least an offset
+        return 4

@@ -142,8 +142,9 @@ def read_training(path: Path) -> dict[str, Any] | None:
         properties = onnx.load_model(path, load_external_data=False).metadata_props
     except Exception:  # protobuf's own types; what is wrong with it is told when it is loaded to run
         return None
-    notes = {item.key: item.value for item in properties}
-    return json.loads(notes[_TRAINING_KEY]) if _TRAINING_KEY in notes else None
+    with damaged(path, "ONNX model of paredown", remedy="Train it again."):
+        notes = {item.key: item.value for item in properties}
+        return json.loads(notes[_TRAINING_KEY]) if _TRAINING_KEY in notes else None
 
 
 def onnx_file(path: Path, *, image_size: int | None = None) -> tuple[Forward, Preprocess, dict[str, Any] | None]:
@@ -155,10 +156,11 @@ def onnx_file(path: Path, *, image_size: int | None = None) -> tuple[Forward, Pr
     check_regular(path)
     forward = _session(str(path), name=str(path))
     session = forward.run.session  # type: ignore[attr-defined]
-    shape = session.get_inputs()[0].shape
+    with damaged(path, "ONNX model"):
+        shape = session.get_inputs()[0].shape
+        notes = session.get_modelmeta().custom_metadata_map
     if len(shape) != 4 or shape[1] != 3:
         raise PareError(f"{path}: an image encoder takes (batch, 3, height, width); its input is {shape}.")
-    notes = session.get_modelmeta().custom_metadata_map
     kept = notes.get(_PREPROCESS_KEY)
     with damaged(path, "ONNX model of paredown", remedy="Train it again."):
         preprocess = Preprocess(**json.loads(kept)) if kept else Preprocess()

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from paredown import __version__
 from paredown.data import Labels, Scores, check_ids, id_array
 from paredown.errors import PareError, unknown_name
+from paredown.reading import damaged
 from paredown.recorder.coverage import Coverage
 from paredown.recorder.history import MAX_OBSERVATIONS, Layout, Table
 from paredown.recorder.inputs import ArrayBatch, name_examples, read_batch, read_count
@@ -284,17 +285,16 @@ class Recorder:
     def load(cls, path: str | Path) -> Recorder:
         """A recorder as `save` left it."""
         header, arrays = read_recording(Path(path))
-        try:
+        with damaged(path, "recording", remedy="It is damaged; record again."):
             loaded = cls(**header["settings"], ids=arrays.get("ids"))
             loaded.member = header["member"]
-            loaded._labels = arrays["labels"]
+            empty, loaded._labels = loaded._labels, arrays["labels"]
             loaded._records = {int(member): arrays[f"member_{member}"] for member in header["epochs"]}
             loaded._seen = {int(member): dict(map(tuple, pairs)) for member, pairs in header["epochs"].items()}
-        except (KeyError, TypeError) as error:
-            raise PareError(f"{path}: a damaged recording ({error}).") from error
-        expected = (loaded._layout.dtype, loaded.n_examples)
-        if any((table.dtype, len(table)) != expected for table in loaded._records.values()):
-            raise PareError(f"{path}: a damaged recording; its records do not fit its settings.")
+            expected = (loaded._layout.dtype, (loaded.n_examples,))
+            whole = all((table.dtype, table.shape) == expected for table in loaded._records.values())
+            if not whole or (loaded._labels.dtype, loaded._labels.shape) != (empty.dtype, empty.shape):
+                raise PareError(f"{path}: a damaged recording; its records do not fit its settings.")
         return loaded
 
     def resume(self, path: str | Path) -> bool:

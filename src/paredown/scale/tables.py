@@ -18,6 +18,7 @@ from paredown.columns import check_class_type, check_id_type, is_text, plain_tex
 from paredown.data import Labels, class_order, id_array, join_ids, name_rows
 from paredown.errors import PareError
 from paredown.io import pick_score_column, provenance_of, score_files
+from paredown.reading import check_chunks, damaged, reading
 
 __all__ = ["Block", "ClassCodes", "ScoreTable", "open_table"]
 
@@ -93,12 +94,14 @@ class ScoreTable:
         self, file: Path, columns: Sequence[str], rows: int, row_groups: list[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         text = [name for name in ("label",) if name in columns and is_text(self.schema.field(name).type)]
-        try:
-            with pq.ParquetFile(file, read_dictionary=text, buffer_size=_BUFFER_BYTES) as opened:
-                for some in _runs(opened.metadata, row_groups):
-                    yield from opened.iter_batches(rows, some, columns=list(columns), use_threads=False)
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(file, error) from error
+        with (
+            reading(file, "Parquet file"),
+            pq.ParquetFile(file, read_dictionary=text, buffer_size=_BUFFER_BYTES) as opened,
+        ):
+            for some in _runs(opened.metadata, row_groups):
+                for batch in opened.iter_batches(rows, some, columns=list(columns), use_threads=False):
+                    batch.validate(full=True)
+                    yield batch
 
     def scores(self, block: Block) -> NDArray[np.floating]:
         """The block's scores as floating-point numbers; a missing one is NaN."""
@@ -178,19 +181,17 @@ def open_table(path: str | Path, *, metric: str | None = None) -> ScoreTable:
     schemas: list[pa.Schema] = []
     rows: list[int] = []
     for file in files:
-        try:
-            with pq.ParquetFile(file) as opened:
-                schemas.append(opened.schema_arrow)
-                rows.append(opened.metadata.num_rows)
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(file, error) from error
+        with reading(file, "Parquet file"), pq.ParquetFile(file) as opened:
+            schemas.append(opened.schema_arrow)
+            rows.append(opened.metadata.num_rows)
     if sum(rows) == 0:
         raise PareError(f"{path}: the table is empty; it holds no scores.")
     column = pick_score_column(path, schemas[0], metric)
     for file, schema in zip(files, schemas, strict=True):
         _check_alike(file, schema, schemas[0], column)
     dtype = np.result_type(*(_score_dtype(schema.field(column).type) for schema in schemas))
-    provenance = provenance_of(schemas[0], column)
+    with damaged(files[0], "table of scores"):
+        provenance = provenance_of(schemas[0], column)
     return ScoreTable(
         path=Path(path),
         files=tuple(files),
@@ -222,10 +223,6 @@ def _check_alike(file: Path, schema: pa.Schema, first: pa.Schema, column: str) -
             raise PareError(f"{file}: column {name!r} holds {kind}, in the first file {expected}; give all the same.")
 
 
-def _unreadable(file: Path, error: BaseException) -> PareError:
-    return PareError(f"{file}: not a readable Parquet file ({(str(error).splitlines() or [''])[0]}).")
-
-
 def _runs(metadata: Any, row_groups: list[int] | None) -> Iterator[list[int]]:
     """Row groups a few at a time: an Arrow reader keeps a buffer for each it was given until it has read them all."""
     some: list[int] = []
@@ -241,7 +238,8 @@ def _runs(metadata: Any, row_groups: list[int] | None) -> Iterator[list[int]]:
 
 
 def _row_group_sizes(file: Path) -> list[int]:
-    metadata = pq.read_metadata(file)
+    with reading(file, "Parquet file"):
+        metadata = pq.read_metadata(file)
     return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
@@ -356,7 +354,9 @@ def _whole_range(table: ScoreTable, column: str) -> tuple[int, int | None]:
         return 0, None
     low, high = [], []
     for file in table.files:
-        metadata = pq.read_metadata(file)
+        with reading(file, "Parquet file"), pq.ParquetFile(file) as opened:
+            check_chunks(opened, column)
+            metadata = opened.metadata
         place = metadata.schema.names.index(column)
         for group in range(metadata.num_row_groups):
             statistics = metadata.row_group(group).column(place).statistics
@@ -365,4 +365,6 @@ def _whole_range(table: ScoreTable, column: str) -> tuple[int, int | None]:
             low.append(int(statistics.min))
             high.append(int(statistics.max))
     width = max(high, default=0) - min(low, default=0) + 1
+    if width < 1:
+        raise PareError(f"{table.path}: its statistics do not match its column {column!r}; write it again.")
     return (min(low, default=0), width) if width <= _DENSE_CLASSES else (0, None)

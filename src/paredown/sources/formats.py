@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError
 from paredown.reading import MEMORY, check_memory, read_bytes, reading
+from paredown.sources.matlab import matrices
 from paredown.sources.pickles import plain_pickle
 
 __all__ = ["Pixels", "pickled_item", "read_cifar_binary", "read_cifar_pickle", "read_idx", "read_mat"]
@@ -106,18 +107,14 @@ def _planes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def read_mat(file: Path, *, memory: int | None = MEMORY) -> Pixels:
     """SVHN's cropped digits: `X`, (32, 32, 3, n), and `y` from 1 to 10, where 10 is the digit 0."""
-    from scipy.io import loadmat, whosmat
-
     with reading(file, ".mat file with X and y", remedy=_REMEDY):
-        sizes = {name: math.prod(shape) for name, shape, _ in whosmat(file) if name in ("X", "y")}
-        check_memory(file, sum(sizes.values()), memory)
-        content = loadmat(file, variable_names=["X", "y"])
-        images, labels = content["X"], content["y"].ravel()
+        arrays = matrices(file, memory=memory)
+        images, labels = arrays["X"], arrays["y"].ravel()
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2:] != (3, len(labels)) or 0 in images.shape:
             raise PareError(
                 f"{file}: X should be (height, width, 3, {len(labels)}) of uint8, and is {images.shape} of "
                 f"{images.dtype}. {_REMEDY}"
             )
-        if labels.dtype.kind not in "iuf" or not np.all((labels >= 0) & (labels <= 10)):
+        if not np.all((labels >= 0) & (labels <= 10)):
             raise PareError(f"{file}: y should hold the digits 1 to 10. {_REMEDY}")
         return Pixels(np.ascontiguousarray(images.transpose(3, 0, 1, 2)), labels.astype(np.int64) % 10)

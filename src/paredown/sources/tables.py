@@ -56,7 +56,7 @@ def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
     if options.columns.get("embedding") or any(_is_vector(field.type) for field in _schema(readable[0])):
         return ParquetSource(path, readable, options, skipped)
     tables = [read_parquet(file, memory=options.memory) for file in readable]
-    with damaged(path, "table of images", remedy="Give files with the same columns."):
+    with damaged(path, "table of images", remedy="The files have different columns; give all the same."):
         table = pa.concat_tables(tables, promote_options="default")
     return _image_manifest(
         path,

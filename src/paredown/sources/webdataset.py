@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 import tarfile
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
@@ -43,9 +40,12 @@ def read_members(tar: Path, *, memory: int | None = MEMORY) -> Iterator[tuple[Me
     Nothing is ever extracted by name, but a member such as `../x` is either an attack or a mistake. Sparse members,
     which unpack to any size from none, are refused too.
     """
-    check_regular(tar)
+    size = check_regular(tar).st_size
     try:
-        with _unpacked(tar) as unpacked, tarfile.open(fileobj=_Bounded(unpacked, tar, memory), mode="r:") as archive:  # type: ignore[arg-type]
+        with tar.open("rb") as stream:
+            _check_start(tar, stream.read(6))
+            stream.seek(0)
+            archive = tarfile.TarFile(fileobj=_Bounded(stream, size))  # type: ignore[arg-type]
             for info in archive:
                 _check_member(tar, info)
                 if not info.isfile():
@@ -57,7 +57,7 @@ def read_members(tar: Path, *, memory: int | None = MEMORY) -> Iterator[tuple[Me
                 if len(data) != info.size:
                     raise tarfile.ReadError(f"{info.name} ends early")
                 yield Member(tar, info, key, suffix), data
-            _check_end(tar, archive)
+            _check_end(size, archive)
     except PareError:
         raise
     except Exception as error:  # tarfile and the decompressors raise many types
@@ -76,38 +76,29 @@ def _check_member(tar: Path, info: tarfile.TarInfo) -> None:
         raise PareError(f"{tar}: {info.name!r} is a sparse file; write the tar again without --sparse.")
 
 
-def _unpacked(tar: Path) -> IO[bytes]:
-    """The bytes of a tar, which may be compressed whatever its name says."""
-    with tar.open("rb") as stream:
-        start = stream.read(6)
-    for magic, opener in _COMPRESSED.items():
-        if start.startswith(magic):
-            return opener(tar)
-    return tar.open("rb")
-
-
-_COMPRESSED: dict[bytes, Callable[[Path], Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\x00": lzma.open,
-}
-
-
 class _Bounded:
-    """A stream that reads no more at once than memory allows, whatever size a header in it declares."""
+    """A file that makes no room for more bytes than it has, whatever size a header in it declares."""
 
-    def __init__(self, stream: IO[bytes], tar: Path, memory: int | None) -> None:
-        self._stream, self._tar, self._memory = stream, tar, memory
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        self._stream, self._size = stream, size
         self.seek, self.tell = stream.seek, stream.tell
 
-    def read(self, size: int = -1) -> bytes:
-        check_memory(self._tar, size, self._memory)
-        return self._stream.read(size)
+    def read(self, size: int) -> bytes:
+        return self._stream.read(min(size, self._size))
 
 
-def _check_end(tar: Path, archive: tarfile.TarFile) -> None:
+_COMPRESSED = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "zstd": b"\x28\xb5\x2f\xfd"}
+
+
+def _check_start(tar: Path, start: bytes) -> None:
+    for name, magic in _COMPRESSED.items():
+        if start.startswith(magic):
+            raise PareError(f"{tar}: compressed by {name}; decompress it first (images gain nothing by it).")
+
+
+def _check_end(size: int, archive: tarfile.TarFile) -> None:
     """A tar cut exactly between two members reads cleanly; its missing end-of-archive block gives it away."""
-    if tar.suffix == ".tar" and tar.stat().st_size < archive.offset + tarfile.BLOCKSIZE:
+    if size < archive.offset + tarfile.BLOCKSIZE:
         raise tarfile.ReadError("the end-of-archive mark is missing")
 
 

@@ -324,7 +324,7 @@ def test_a_failed_drawing_leaves_nothing(tmp_path, monkeypatch) -> None:
         (["fig1a", "--all"], "give names of figures or --all, not both"),
         (["fig1d", "--data", "nowhere"], "nowhere: there is no such folder"),
         (["fig3", "--size", "paper"], "needs a folder of data sets (--data)"),
-        (["fig1e", "-o", "file"], "not a folder"),
+        (["fig1e", "-o", "file"], "file is a file, but a folder would be written there"),
     ],
 )
 def test_mistakes_are_answered(paredown, arguments, message) -> None:

@@ -57,6 +57,14 @@ def test_failures_and_deaths_are_outcomes_and_the_rest_goes_on() -> None:
     assert (found[1], found[5]) == ((1.1, None), (2.1, None))
 
 
+def test_tracebacks_of_jobs_are_printed_only_when_asked_for(monkeypatch, capfd) -> None:
+    assert outcomes(["fail"])[0] == (None, "ZeroDivisionError: by zero")
+    assert "Traceback" not in capfd.readouterr().err
+    monkeypatch.setenv("PAREDOWN_DEBUG", "1")
+    assert outcomes(["fail"])[0] == (None, "ZeroDivisionError: by zero")
+    assert "Traceback" in capfd.readouterr().err
+
+
 def test_processes_are_kept_and_have_one_thread_each() -> None:
     found = outcomes(["pid", "pid", "pid", "threads"], workers=1)
     assert len({found[index] for index in range(3)}) == 1

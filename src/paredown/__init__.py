@@ -7,9 +7,11 @@ public is reachable from here; each name is imported when first used, so that `i
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as type checkers take it; typing would be most of what the command line waits for to be ready
 if TYPE_CHECKING:
+    from typing import Any
+
     from paredown import evaluate as evaluate
     from paredown import laws as laws
     from paredown import perceptron as perceptron

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 from paredown.errors import PareError
 
-__all__ = ["Crew", "Outcome", "available_cores", "run_jobs", "worker_number"]
+__all__ = ["DEBUG", "Crew", "Outcome", "available_cores", "run_jobs", "worker_number"]
 
 _NUMBER = "PAREDOWN_WORKER"
+DEBUG = "PAREDOWN_DEBUG"  # set: workers print the tracebacks of jobs that fail
 
 
 class Outcome(NamedTuple):
@@ -188,7 +189,8 @@ def _work() -> None:
         except PareError as error:
             answer = {"error": str(error)}
         except Exception as error:
-            traceback.print_exc()
+            if os.environ.get(DEBUG):  # else its text, which may quote data, would reach a terminal as it is
+                traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import traceback
 import warnings
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from paredown.cli.app import app
 from paredown.cli.terminal import aside, encode_all, flush
 from paredown.cli.work import current, starts_over
 from paredown.errors import PareError
+from paredown.workers import DEBUG
 
 __all__ = ["BUG", "MISTAKE", "app", "run"]
 
@@ -36,6 +38,8 @@ def run(arguments: list[str], *, debug: bool = False, interrupted: Callable[[], 
     """
     encode_all()
     starts_over()
+    if debug:
+        os.environ[DEBUG] = "1"
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning

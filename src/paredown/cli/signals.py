@@ -10,9 +10,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+    from typing import Any
 
 __all__ = ["Interrupted", "Signals"]
 

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: demo test check bench fuzz format clean
+.PHONY: demo test check mutants bench fuzz format clean
 
 demo: .venv/.demo
 	$(BIN)/paredown demo
@@ -15,6 +15,10 @@ check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --warnings
+
+# Whether the tests notice changes to what decides what a user is told or keeps; an hour or so. GROUPS="laws scale" for some.
+mutants: .venv/.mutants
+	$(BIN)/python tests/mutation.py $(GROUPS)
 
 bench: .venv/.bench
 	for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

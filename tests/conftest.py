@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from paredown.cli import main
 
 # Nothing is timed in a test: on a busy machine an example may take any time.
 settings.register_profile("paredown", deadline=None)
-settings.load_profile("paredown")
+settings.register_profile("mutants", deadline=None, max_examples=30, derandomize=True)  # see tests/mutation.py
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "paredown"))
 
 
 @pytest.fixture

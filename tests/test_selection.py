@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import paredown as pdn
-from paredown.data import Labels, Scores, id_array
+from paredown.data import Labels, Scores, hash_ids, id_array
 from paredown.errors import PareError
-from paredown.selection import STRATEGIES
+from paredown.selection import STRATEGIES, class_quotas
 
 STRATEGY = st.sampled_from(sorted(STRATEGIES))
 FRACTION = st.floats(0.01, 1.0)
@@ -230,3 +232,181 @@ def test_bad_scores_are_named() -> None:
         pdn.select([0.1, np.nan], keep_fraction=0.5)
     with pytest.raises(PareError, match=r"non-empty one-dimensional"):
         pdn.select([], keep_fraction=0.5)
+
+
+# --- a plain reference: the definitions word by word, one example at a time -----------------------------------------
+
+
+def plain_order(values: list[float], ties: list[int], strategy: str, dropped: int) -> list[int]:
+    rows = range(len(values))
+    hardest = sorted(rows, key=lambda row: (-values[row], ties[row]))
+    if strategy == "hard":
+        return hardest
+    if strategy == "easy":
+        return hardest[::-1]
+    if strategy == "random":
+        return sorted(rows, key=lambda row: ties[row])
+    if strategy == "window":
+        return hardest[dropped:] + hardest[:dropped]
+    if strategy == "moderate":
+        return sorted(rows, key=lambda row: (abs(values[row] - np.median(values)), ties[row]))
+    rest = hardest[dropped:]
+    low, high = values[rest[-1]], values[rest[0]]
+    bins: dict[int, list[int]] = {}
+    for row in sorted(rest, key=lambda row: ties[row]):
+        place = int((values[row] - low) * (50 / (high - low))) if high > low else 0
+        bins.setdefault(min(place, 49), []).append(row)
+    rounds = [(turn, ties[row], row) for rows_of_bin in bins.values() for turn, row in enumerate(rows_of_bin)]
+    return [row for _, _, row in sorted(rounds)] + hardest[:dropped]
+
+
+def plain_quotas(counts: list[int], n_keep: int, quota: str) -> list[int]:
+    if quota == "proportional":
+        exact = [Fraction(count * n_keep, sum(counts)) for count in counts]
+        given = [math.floor(share) for share in exact]
+        left = sorted(range(len(counts)), key=lambda g: (given[g] - exact[g], g))[: n_keep - sum(given)]
+        return [number + (g in left) for g, number in enumerate(given)]
+    given = [0] * len(counts)
+    while sum(given) < n_keep:  # one to each that has more, in order, round by round
+        open_ = [g for g in range(len(counts)) if given[g] < counts[g]]
+        level = min(given[g] for g in open_)
+        for g in [g for g in open_ if given[g] == level][: n_keep - sum(given)]:
+            given[g] += 1
+    return given
+
+
+def plain_floors(counts: list[int], fraction: Fraction, n_keep: int) -> list[int]:
+    exact = [fraction * count for count in counts]
+    up = [math.ceil(share) for share in exact]
+    if sum(up) <= n_keep:
+        return up
+    down = [math.floor(share) for share in exact]
+    order = sorted(range(len(counts)), key=lambda g: (down[g] > 0, -(exact[g] - down[g]), g))
+    raised = [g for g in order if up[g] > down[g]][: n_keep - sum(down)]
+    return [number + (g in raised) for g, number in enumerate(down)]
+
+
+@given(
+    problems(),
+    st.sampled_from([0.1, 0.25, 0.5, 0.75, 1.0]),
+    STRATEGY,
+    st.sampled_from([0.0, 0.5, 1.0]),
+    st.sampled_from(["none", "proportional", "equal"]),
+    st.sampled_from([0.0, 0.1, 0.5]),
+    st.sampled_from([0.0, 0.05, 0.4]),
+    st.integers(0, 2),
+)
+def test_the_plain_reference_keeps_the_same(problem, f, strategy, balance, quota, mix_random, drop, seed) -> None:
+    scores, labels = problem
+    names = np.array(["b", "a", "d", "c", "e"])[labels]
+    n = len(scores)
+    kept = pdn.select(
+        scores,
+        keep_fraction=f,
+        strategy=strategy,
+        labels=names,
+        balance=balance,
+        quota=quota,
+        mix_random=mix_random,
+        drop_hardest=drop,
+        seed=seed,
+    )
+    n_keep = max(1, round(f * n))
+    dropped = min(round(drop * n), n - n_keep)
+    ties, more = (hash_ids(np.arange(n), seed=seed + add).tolist() for add in (0, 1))
+    order = plain_order(scores.tolist(), ties, strategy, dropped)
+    shuffled = sorted(range(n), key=lambda row: more[row])
+    classes = sorted(set(names.tolist()))
+    counts = [names.tolist().count(name) for name in classes]
+    chosen: set[int] = set()
+
+    def take(rows: list[int], number: int) -> None:
+        chosen.update([row for row in rows if row not in chosen][: max(0, number)])
+
+    def of_class(rows: list[int], name: str) -> list[int]:
+        return [row for row in rows if names[row] == name]
+
+    if quota != "none":
+        for name, number in zip(classes, plain_quotas(counts, n_keep, quota), strict=True):
+            before = len(chosen)
+            take(of_class(order, name), number - round(mix_random * number))
+            take(of_class(shuffled, name), number - (len(chosen) - before))
+    else:
+        if balance:
+            floors = plain_floors(
+                counts, Fraction(balance).limit_denominator() * Fraction(f).limit_denominator(), n_keep
+            )
+            for name, number in zip(classes, floors, strict=True):
+                take(of_class(order, name), number)
+        free = n_keep - len(chosen)
+        n_random = min(round(mix_random * n_keep), free)
+        take(order, free - n_random)
+        take(shuffled, n_random)
+    assert kept.indices.tolist() == sorted(chosen)
+
+
+@pytest.mark.parametrize(("n_keep", "quota"), [(n, quota) for n in range(1, 31) for quota in ("proportional", "equal")])
+def test_quotas_are_the_plain_ones(n_keep: int, quota: str) -> None:
+    counts = [1, 9, 0, 4, 10, 6]
+    assert class_quotas(np.array(counts), n_keep, quota).tolist() == plain_quotas(counts, n_keep, quota)
+
+
+def test_stratified_bins_reach_from_the_lowest_to_the_highest_score() -> None:
+    # In 50 bins over 0..50, each of 0..49 has a bin of its own and 50 shares the last one with 49.
+    values = np.concatenate([np.arange(51.0), np.full(49, 25.0)])
+    kept = pdn.select(values, strategy="stratified", keep_fraction=0.5, drop_hardest=0.0)
+    chosen = values[kept.indices]
+    assert sorted(set(chosen[chosen != 25.0])) in ([*range(25), *range(26, 50)], [*range(25), *range(26, 49), 50])
+    assert np.count_nonzero(chosen == 25.0) == 1
+    same = pdn.select(np.full(10, 3.0), strategy="stratified", keep_fraction=0.5)
+    assert len(same) == 5
+
+
+@pytest.mark.parametrize("lost", [5, 6, 7])
+def test_lost_classes_are_counted_and_the_first_five_named(lost: int) -> None:
+    names = [f"c{number}" for number in range(lost)]
+    scores = np.concatenate([np.full(40, 2.0), np.full(2 * lost, 1.0)])
+    labels = ["kept"] * 40 + [name for name in names for _ in range(2)]
+    kept = pdn.select(scores, labels=labels, balance=0.001, keep_fraction=0.2)
+    tail = "" if lost == 5 else f" and {lost - 5} more"
+    few = [note for note in kept.notes if "keep no example" in note]
+    shown = ", ".join(names[:5])
+    assert few in ([], [f"{lost} classes or clusters keep no example: {shown}{tail}."])
+    without = pdn.select(scores, labels=labels, quota="proportional", keep_fraction=0.02)
+    assert f"{lost} classes or clusters keep no example: {shown}{tail}." in without.notes
+
+
+def test_the_recipe_is_what_was_asked_for() -> None:
+    kept = pdn.select(
+        np.arange(10),
+        labels=list("ab" * 5),
+        keep_fraction=0.5,
+        strategy="window",
+        balance=0.25,
+        drop_hardest=0.2,
+        mix_random=0.4,
+        seed=3,
+    )
+    assert kept.recipe == {
+        "keep_fraction": 0.5,
+        "kept": 5,
+        "strategy": "window",
+        "balance": 0.25,
+        "quota": "none",
+        "drop_hardest": 0.2,
+        "mix_random": 0.4,
+        "seed": 3,
+        "grouped_by": "label",
+    }
+    assert pdn.select(np.arange(10), keep_fraction=0.5).recipe["grouped_by"] is None
+    clustered = Scores(np.arange(4.0), np.arange(4), clusters=np.array([0, 0, 1, 1]))
+    assert pdn.select(clustered, keep_fraction=0.5, quota="equal").recipe["grouped_by"] == "cluster"
+
+
+def test_floors_rounded_down_are_counted() -> None:
+    # Floors of 0.5 each: rounded up they need 4 places, and only 2 are kept, by the first classes.
+    kept = pdn.select(np.arange(4.0), labels=list("abcd"), keep_fraction=0.5, balance=1.0)
+    assert kept.notes[0] == (
+        "the floor needs 4 examples rounded up but only 2 are kept: 2 of 4 classes or clusters have it rounded down."
+    )
+    assert kept.indices.tolist() == [0, 1]

@@ -32,7 +32,7 @@ def notes_of(values: Any, **options: Any) -> tuple[str, ...]:
     options = {"keep_fraction": 0.5, "balance": 0.0} | options
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.parquet"
-        pq.write_table(pa.table(columns), path, row_group_size=100)
+        pq.write_table(pa.table(columns), path, row_group_size=max(100, len(values) // 10))
         kept = pdn.select(read_scores(path), **options)
         for limits in (Limits(), TINY):
             assert select_streamed(open_table(path), limits=limits, **options).notes == kept.notes

@@ -203,6 +203,14 @@ def test_hurts_in_part_never_calls_a_loss_undecided() -> None:
     )
 
 
+def test_hurts_in_part_shows_the_best_of_what_is_undecided() -> None:
+    worse = [difference + 0.2 for difference in NOTHING]
+    for points in ([(64_000, 0.1, worse), (64_000, 0.25, NOTHING)], [(64_000, 0.1, NOTHING), (64_000, 0.25, worse)]):
+        verdict, shown, other, _ = judged((64_000, 0.5, HURTS), *points)
+        best = next(point[1] for point in points if point[2] is NOTHING)
+        assert (verdict, shown, other) == (Verdict.HURTS_IN_PART, (64_000, 0.5), (64_000, best))
+
+
 def test_points_without_a_standard_error_do_not_contradict_the_rest() -> None:
     verdict, shown, other, sentence = judged((64_000, 0.5, HURTS), (64_000, 0.25, [5.0]))
     assert (verdict, shown, other) == (Verdict.HURTS_IN_PART, (64_000, 0.5), (64_000, 0.25))
@@ -238,6 +246,9 @@ def test_fewer_than_three_seeds_never_decide(differences: list[float], judged_fr
 
 def test_one_point_with_seeds_enough_is_undecided_rather_than_too_few() -> None:
     assert judged((64_000, 0.5, [-5.0]), (64_000, 0.25, NOTHING))[0] is Verdict.UNDECIDED
+    verdict, _, _, sentence = judged((64_000, 0.5, [0.0, 0.0, 0.0]))  # three are enough to say so
+    assert verdict is Verdict.UNDECIDED
+    assert "the test error is 0.00 ± 0.00 points higher than" in sentence
 
 
 def test_every_way_of_pruning_has_its_own_verdict() -> None:

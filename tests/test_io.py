@@ -14,7 +14,8 @@ import pytest
 import paredown as pdn
 from paredown.data import Labels, Scores, id_array
 from paredown.errors import PareError
-from paredown.io import check_output, is_scores, new_output, read_manifest, read_scores, write_scores
+from paredown.files import check_output, new_output
+from paredown.io import is_scores, read_manifest, read_scores, write_scores
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,47 +11,101 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
-from paredown.io import new_output, write_json
+from paredown.files import MARK, claim_folder, locked, remove_folder, write_whole
+from paredown.reading import read_arrays
+from paredown.records import check_same, digest, json_values, read_record, write_record
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "check_state", "keep_settings", "unfinished"]
+
+_KIND = "unfinished run"
+_SETTINGS = "settings.json"
+_OF_PART = "settings_digest"  # the array by which a part says what settings it was made under
+
+
+@contextmanager
+def unfinished(folder: str | Path | None, *, keep: bool = False) -> Iterator[None]:
+    """Hold the folder for the parts of a run while the block lasts; no other run uses it, and no other folder will do.
+
+    It is removed when the block ends well, unless the caller keeps it until the result is safe, or if nothing came into
+    it.
+    """
+    if folder is None:
+        yield
+        return
+    folder = Path(folder)
+    with locked(folder):
+        claim_folder(folder, _KIND, earlier=["0/settings.json", "embedded/embed.json"])
+        try:
+            yield
+        except BaseException:
+            if all(item.name == MARK for item in folder.iterdir()):
+                remove_folder(folder)
+            raise
+        if not keep:
+            remove_folder(folder)
 
 
 class Checkpoint:
     """A folder of finished parts and the settings they were made under.
 
-    A part's file is its completion mark: it appears whole or not at all. Opening the folder under other settings is
-    refused, naming what differs.
+    A part's file is its completion mark: it appears whole or not at all, and carries a hash of the settings. Opening
+    the folder under other settings is refused, naming what differs. A part that is damaged, or of other settings,
+    counts as missing.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self.folder = folder
-        settings = json.loads(json.dumps(settings))  # as it will be read back
-        if not (folder / "settings.json").exists():
-            with new_output(folder / "settings.json") as part:
-                write_json(settings, part)
-            return
-        before = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
-        for name in sorted({*before, *settings}):
-            if before.get(name) != settings.get(name):
-                raise PareError(
-                    f"{folder} holds an unfinished run with another {name}: {_short(before.get(name))}, now "
-                    f"{_short(settings.get(name))}. Run it again as it was to finish it, or remove that folder."
-                )
+    def __init__(
+        self, folder: Path, settings: dict[str, Any], *, source: dict[str, Any] | None = None, trusted: bool = False
+    ) -> None:
+        """Open or begin a folder of parts.
+
+        Args:
+            folder: which is made if it is missing.
+            settings: what the parts depend on.
+            source: how to know that the data are still the same, see `Source.state`; not part of the result.
+            trusted: do not look at that.
+        """
+        keep_settings(folder, {**settings, "source_state": source or {}}, kind=_KIND, trusted=trusted)
+        self.folder, self._digest = folder, digest(settings)
 
     def load(self, name: str) -> dict[str, NDArray[Any]] | None:
         """The arrays of a finished part, or None."""
         file = self.folder / f"{name}.npz"
         if not file.exists():
             return None
-        with np.load(file, allow_pickle=False) as arrays:
-            return {key: arrays[key] for key in arrays.files}
+        try:
+            arrays = read_arrays(file, memory=None)
+        except PareError:
+            return None
+        return arrays if str(arrays.pop(_OF_PART, "")) == self._digest else None
 
     def save(self, name: str, arrays: dict[str, NDArray[Any]]) -> None:
         """Write a finished part."""
-        with new_output(self.folder / f"{name}.npz", overwrite=True) as part, part.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **arrays)
+        with write_whole(self.folder / f"{name}.npz") as part, part.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **arrays, **{_OF_PART: np.array(self._digest)})
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def keep_settings(folder: Path, settings: dict[str, Any], *, kind: str, trusted: bool = False) -> None:
+    """Note the settings of a folder that grows over several runs, or refuse others than those it was begun with.
+
+    A damaged record counts as missing: what is in the folder says by itself what settings it belongs to.
+    """
+    claim_folder(folder, kind, earlier=[_SETTINGS])
+    before = read_record(folder / _SETTINGS)
+    if before is None:
+        write_record(folder / _SETTINGS, json_values(settings))
+        return
+    what = f"{folder} holds {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    state, state_now = before.pop("source_state", None), settings.get("source_state")
+    now = {name: value for name, value in settings.items() if name != "source_state"}
+    check_same(what, before, now, advice="Run it again as it was to finish it, or remove that folder.")
+    if state is not None and not trusted:
+        check_state(what, state, state_now or {})
+
+
+def check_state(what: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise if the data changed since a run began, by what `Source.state` says of them."""
+    if before != json_values(now):
+        raise PareError(
+            f"{what} whose data have changed since: files were modified, or ids or labels are others. Remove it to "
+            "start anew; if the files were only copied or touched, go on with --trust-source."
+        )

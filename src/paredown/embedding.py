@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,30 +11,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from paredown.checkpoint import check_state
 from paredown.data import Labels
 from paredown.encoders import Encoder, check_encoder, load_encoder
 from paredown.encoders.pipeline import default_workers, encode_images, prepared_images
 from paredown.errors import PareError
+from paredown.files import check_apart, locked, remove_folder
 from paredown.progress import Track, silent
 from paredown.sources import ImageSource, NpySource, OnError, Options, Source, open_source
 from paredown.store import (
     STATE,
     Noted,
     Store,
+    check_only_store,
     difference,
     finish_store,
     missing_shards,
     put_in_place,
     read_noted,
     replacement_of,
-    restore,
     start_store,
     write_shard,
 )
 
-__all__ = ["SHARD_TO_SCORE", "Store", "StoredImages", "check_embedding", "embed", "embed_to_score"]
+__all__ = ["SHARD_SIZE", "Store", "StoredImages", "check_embedding", "embed", "embed_to_score"]
 
-SHARD_TO_SCORE = 2048  # images of a shard of a store that `score` makes: a multiple of the batches of every encoder
+SHARD_SIZE = 1024  # images of a shard: all that a stopped run repeats; a multiple of the batches of every encoder
 _ADVICE = "Use the same settings, choose another output, or replace it with --overwrite."
 _ADVICE_TO_SCORE = "Run it again as it was, or remove that folder."
 
@@ -46,7 +47,7 @@ def embed(
     out: str | Path,
     encoder: str | Encoder | Callable[..., Any] = "auto",
     dtype: DTypeLike = "float16",
-    shard_size: int = 10_000,
+    shard_size: int = SHARD_SIZE,
     workers: int | None = None,
     weights: str | Path | None = None,
     image_size: int | None = None,
@@ -57,6 +58,7 @@ def embed(
     seed: int = 0,
     on_error: OnError = "raise",
     overwrite: bool = False,
+    trust_source: bool = False,
     track: Track = silent,
 ) -> Store:
     """Embed every image of a source into the folder `out`, which `score`, `prune` and `open_source` then take.
@@ -75,6 +77,7 @@ def embed(
         seed: decides which images `pixels` is fitted to.
         on_error: `raise` at the first unreadable image, or `skip` and list them.
         overwrite: replace a store that was made with other settings, once the new one is complete.
+        trust_source: go on with a store whose images were copied or touched since, by their modification times.
         track: reports progress.
     """
     images = _images(source, labels=labels, ids=ids, on_error=on_error)
@@ -90,6 +93,7 @@ def embed(
         advice=_ADVICE,
         workers=workers,
         overwrite=overwrite,
+        trust_source=trust_source,
         loading={"weights": weights, "image_size": image_size, "runtime": runtime, "download": download},
     )
 
@@ -114,13 +118,14 @@ def embed_to_score(
     seed: int,
     on_error: OnError,
     track: Track,
+    trust_source: bool = False,
 ) -> StoredImages:
     """The embeddings of images in a store at `out`, made or finished first if need be, to be scored in their stead.
 
     A store that is there already is taken with whatever dtype and shard size it has.
     """
     before = read_noted(out)
-    form = {"dtype": "float32", "shard_size": SHARD_TO_SCORE} | ({} if before is None else before.settings)
+    form = {"dtype": "float32", "shard_size": SHARD_SIZE} | ({} if before is None else before.settings)
     store = _embed(
         images,
         out,
@@ -131,6 +136,7 @@ def embed_to_score(
         on_error=on_error,
         track=track,
         advice=_ADVICE_TO_SCORE,
+        trust_source=trust_source,
     )
     return StoredImages(images, store)
 
@@ -146,6 +152,9 @@ class StoredImages(NpySource):
         self.skipped = list(store.skipped)
         if images.labels is not None:  # with the classes of which no image could be read
             self.labels = images.labels[np.isin(images.ids, self.ids)]
+
+    def disk_files(self) -> Iterable[Path]:
+        return self._images.disk_files()
 
     def fingerprint(self) -> str:
         return self._images.fingerprint()
@@ -164,12 +173,48 @@ def _embed(
     advice: str,
     workers: int | None = None,
     overwrite: bool = False,
+    trust_source: bool = False,
     loading: dict[str, Any] | None = None,
 ) -> Store:
     if shard_size < 1:
         raise PareError(f"shard_size must be at least 1, got {shard_size}.")
-    workers = default_workers() if workers is None else workers
-    restore(home)
+    check_apart(home, images.places())
+    with locked(home):
+        return _embed_locked(
+            images,
+            home,
+            kind,
+            shard_size,
+            encoder=encoder,
+            seed=seed,
+            on_error=on_error,
+            track=track,
+            advice=advice,
+            workers=default_workers() if workers is None else workers,
+            overwrite=overwrite,
+            trust_source=trust_source,
+            loading=loading or {},
+        )
+
+
+def _embed_locked(
+    images: ImageSource,
+    home: Path,
+    kind: np.dtype[Any],
+    shard_size: int,
+    *,
+    encoder: str | Encoder | Callable[..., Any],
+    seed: int,
+    on_error: OnError,
+    track: Track,
+    advice: str,
+    workers: int,
+    overwrite: bool,
+    trust_source: bool,
+    loading: dict[str, Any],
+) -> Store:
+    if overwrite:
+        check_only_store(home)
     known = {
         "source": images.fingerprint(),
         "examples": len(images),
@@ -179,9 +224,16 @@ def _embed(
     }
     # A store with other settings stays as it is; with `overwrite` the new one grows beside it.
     places = {place: read_noted(place) for place in ([home, replacement_of(home)] if overwrite else [home])}
-    fitting = [place for place, before in places.items() if before and not difference(before, known)]
+    state = {} if trust_source else images.state()
+
+    def usable(now: dict[str, Any]) -> list[Path]:
+        """The places of stores with these settings, whose images have not changed since."""
+        noted = [(place, before) for place, before in places.items() if before and not difference(before, now)]
+        return [place for place, before in noted if not (state and before.state) or state == before.state]
+
+    fitting = usable(known)
     if not overwrite:
-        _refuse_others(home, places[home], known, advice)
+        _refuse_others(home, places[home], known, state, advice)
     loaded = load_encoder(
         encoder,
         source=images,
@@ -190,32 +242,32 @@ def _embed(
         workers=workers,
         saved=fitting[-1] / STATE if fitting else None,
         track=track,
-        **loading or {},
+        **loading,
     )
     settings = known | {"encoder": loaded.name, "batch_size": loaded.batch_size} | dict(loaded.settings)
     if not overwrite:
-        _refuse_others(home, places[home], settings, advice)
-    same = [place for place, before in places.items() if before and not difference(before, settings)]
+        _refuse_others(home, places[home], settings, state, advice)
+    same = usable(settings)
     empty = [place for place, before in places.items() if before is None]
     folder = next(iter(same + empty), replacement_of(home))
     if not same + empty:  # an unfinished replacement with other settings again
-        shutil.rmtree(folder)
+        remove_folder(folder)
 
     record = start_store(folder, images, loaded, settings)
     shards = [range(first, min(first + shard_size, len(images))) for first in range(0, len(images), shard_size)]
-    missing = missing_shards(folder, len(shards))
+    missing = missing_shards(folder, len(shards), settings, before=places.get(folder))
     rows = (row for number in missing for row in shards[number])
     prepared = prepared_images(images, loaded.prepare, rows=rows, workers=workers)
     total = sum(len(shards[number]) for number in missing)
     tracked = track(prepared, f"embedding images ({loaded.name})", total=total)
     for number in missing:
         encoded = encode_images(tracked, len(shards[number]), loaded, source=images, on_error=on_error)
-        write_shard(folder, number, shards[number], encoded, images, kind)
+        write_shard(folder, number, shards[number], encoded, images, kind, settings)
     store = finish_store(folder, images, record, len(shards), already=len(images) - total, on_error=on_error)
     if folder != home:
         put_in_place(home)
     elif overwrite:  # a replacement that was begun is not wanted any more
-        shutil.rmtree(replacement_of(home), ignore_errors=True)
+        remove_folder(replacement_of(home))
     return replace(store, path=home)
 
 
@@ -247,8 +299,12 @@ def _digest(images: ImageSource) -> str:
     return digest.hexdigest()[:16]
 
 
-def _refuse_others(folder: Path, before: Noted | None, now: dict[str, Any], advice: str) -> None:
-    differs = None if before is None else difference(before, now)
-    if before is not None and differs:
-        state = "finished" if before.complete else "begun"
-        raise PareError(f"{folder}: embedding was {state} with other settings: {differs}. {advice}")
+def _refuse_others(folder: Path, before: Noted | None, now: dict[str, Any], state: dict[str, str], advice: str) -> None:
+    if before is None:
+        return
+    differs = difference(before, now)
+    if differs is not None:
+        progress = "finished" if before.complete else "begun"
+        raise PareError(f"{folder}: embedding was {progress} with other settings: {differs}. {advice}")
+    if state and before.state:
+        check_state(f"{folder} holds a store of embeddings", before.state, state)

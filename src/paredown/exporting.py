@@ -17,10 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.data import Labels, find_ids
 from paredown.errors import PareError, unknown_name
-from paredown.io import new_output, read_manifest
+from paredown.files import check_apart, check_output, file_digest, finished_request, is_own, new_output
+from paredown.io import manifest_file, read_manifest
 from paredown.progress import Track, silent
 from paredown.reading import check_regular
+from paredown.records import digest
 from paredown.sources import Source, VectorSource, named_dataset, open_source
+from paredown.sources.base import FINGERPRINT
 
 __all__ = ["EXPORTS", "export"]
 
@@ -50,6 +53,7 @@ def export(
     link: Link = "copy",
     shard_size: int = 10_000,
     overwrite: bool = False,
+    trust_source: bool = False,
     track: Track = silent,
     warn: Callable[[str], object] = lambda _: None,
 ) -> int:
@@ -64,6 +68,7 @@ def export(
         link: for `images`: `copy` the files, or make `hard` or `symbolic` links.
         shard_size: for `webdataset`: examples per tar.
         overwrite: replace an existing `out`.
+        trust_source: take the data although they are not those that were scored, by their fingerprint.
         track: reports progress.
         warn: is told what to know of the files: how many lie outside the folder of the list that names them.
     """
@@ -73,21 +78,33 @@ def export(
         raise unknown_name("link", link, ("copy", "hard", "symbolic"))
     if shard_size < 1:
         raise PareError(f"shard_size must be at least 1, got {shard_size}.")
+    out, folder = Path(out), EXPORTS[to].folder
+    check_output(out, overwrite=overwrite or is_own(out), folder=folder, sources=[manifest])
     scores, keep = read_manifest(manifest)
     kept_ids = scores.ids[keep]
 
     def open_again() -> tuple[Source, NDArray[np.int64]]:
-        return _open_again(scores.provenance.get("source", {}), kept_ids, source, ids)
+        opened, rows = _open_again(scores.provenance.get("source", {}), kept_ids, source, ids, trusted=trust_source)
+        check_apart(out, opened.places(), folder=folder)
+        return opened, rows
 
+    request = digest({"manifest": file_digest(manifest_file(manifest)), "to": to, "link": link, "shards": shard_size})
+    if not overwrite and out.exists() and finished_request(out) == request:
+        return len(kept_ids)  # by the same export, before
     labels = None if scores.labels is None else scores.labels[keep]
     kept = _Kept(kept_ids, np.flatnonzero(keep), labels, open_again, link, shard_size, track, warn)
-    with new_output(Path(out), overwrite=overwrite, folder=EXPORTS[to].folder) as part:
+    with new_output(out, overwrite=overwrite, folder=folder, sources=[manifest], request=request) as part:
         EXPORTS[to].write(kept, part)
     return len(kept.ids)
 
 
 def _open_again(
-    recorded: dict[str, Any], kept_ids: NDArray[Any], given: str | Path | Source | None, ids: ArrayLike | None
+    recorded: dict[str, Any],
+    kept_ids: NDArray[Any],
+    given: str | Path | Source | None,
+    ids: ArrayLike | None,
+    *,
+    trusted: bool,
 ) -> tuple[Source, NDArray[np.int64]]:
     """The source that was scored and the rows of the kept ids in it; for embedded images, the images themselves."""
     recorded = recorded.get("images", recorded)
@@ -96,6 +113,13 @@ def _open_again(
     if location is None or (isinstance(location, str | Path) and not named and not os.path.exists(location)):
         raise PareError(f"the data are no longer at {location}; say where they are with --source.")
     source = open_source(location, ids=ids, on_error="skip", **recorded.get("opened_with", {}))
+    before, now = str(recorded.get("fingerprint")), source.fingerprint()
+    comparable = recorded.get("kind") == source.kind and before.startswith(FINGERPRINT) and now.startswith(FINGERPRINT)
+    if comparable and before != now and not trusted:
+        raise PareError(
+            f"{source.location}: not the data that were scored: their fingerprint was {before} and is {now}. Score "
+            "them again, say where the old ones are with --source, or go on all the same with --trust-source."
+        )
     rows, missing = find_ids(source.ids, kept_ids)
     if len(missing):
         raise PareError(

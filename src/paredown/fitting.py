@@ -26,7 +26,7 @@ from paredown.separation import score_warnings
 from paredown.sources import Source, VectorSource
 from paredown.train.recipes import Recipe
 
-__all__ = ["Job"]
+__all__ = ["Job", "recorded_options"]
 
 _PART_BATCHES = 32  # batches of 16 MiB between two checkpoints
 
@@ -45,6 +45,7 @@ class Job:
     parts: Path | None  # where finished parts of long work are kept
     model: FittedModel | None = None
     start: FittedModel | None = None
+    trusted: bool = False  # a source that was copied or touched since an unfinished run began
 
     def run(self, source: Source) -> list[tuple[Scores, FittedModel]]:
         """The scores by each metric, and the model that made them."""
@@ -52,7 +53,7 @@ class Job:
         settings = {
             "paredown": __version__,
             "metric": ", ".join(self.metrics),
-            "options": {name: _plain(value) for name, value in self.options.items()},
+            "options": recorded_options(self.options),
             "seed": self.seed,
             "source": source.provenance(),
         }
@@ -62,7 +63,9 @@ class Job:
         if self.model is not None:
             settings["model"] = self.model.summary()
         long = "training" in needs or (isinstance(source, VectorSource) and source.n_blocks > _PART_BATCHES)
-        checkpoint = Checkpoint(self.parts, settings) if long and self.parts is not None else None
+        checkpoint = None
+        if long and self.parts is not None:
+            checkpoint = Checkpoint(self.parts, settings, source=source.state(), trusted=self.trusted)
         models = self._given(source) if self.model is not None else self._fitted(source, fit_settings, checkpoint)
         return [
             (self._scores(fitted, source, needs, settings, checkpoint if len(models) == 1 else None), fitted)
@@ -188,8 +191,12 @@ def _clusters(scored: list[Scored]) -> Any:
     return np.concatenate(parts) if parts else None
 
 
+def recorded_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a metric as a record holds them."""
+    return {name: _plain(value) for name, value in options.items()}
+
+
 def _plain(option: Any) -> Any:
-    """An option as a record can hold it."""
     if isinstance(option, Source):
         return option.provenance()
     if isinstance(option, Recipe):

@@ -1,14 +1,10 @@
-"""Artefacts on disk: scores and manifests as Parquet with their provenance, and writes that never leave half a file."""
+"""Scores and manifests on disk: Parquet tables that carry their provenance, with a copy of it as JSON beside them."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,16 +14,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from paredown import __version__
 from paredown.columns import cluster_column, id_column, label_column
 from paredown.data import Scores, natural_order
 from paredown.errors import PareError
+from paredown.files import check_output, is_own, locked, new_output
 from paredown.reading import damaged, read_parquet
+from paredown.records import json_values, read_record, write_record
 
 __all__ = [
-    "check_output",
+    "PARQUET_OPTIONS",
+    "check_table_name",
+    "check_table_output",
     "is_scores",
+    "manifest_file",
     "manifest_table",
-    "new_output",
+    "new_table",
     "pick_score_column",
     "provenance_metadata",
     "provenance_of",
@@ -36,11 +38,13 @@ __all__ = [
     "score_columns",
     "score_files",
     "scores_table",
-    "write_json",
     "write_scores",
+    "write_sidecar",
     "write_table",
 ]
 
+# Pages carry checksums, which every reader of paredown verifies: a flipped bit is not taken for a score.
+PARQUET_OPTIONS: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 _PROVENANCE_KEY = b"paredown"
 _RESERVED = ("id", "label", "cluster", "keep")
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # row numbers that pandas writes along, which nobody asked for
@@ -98,8 +102,11 @@ def provenance_metadata(provenance: dict[str, Any]) -> dict[bytes, bytes]:
 
 def provenance_of(schema: pa.Schema, column: str | None = None) -> dict[str, Any]:
     """The record a table carries, of one of its columns of scores if it has a record for each; empty if it has none."""
-    record = json.loads((schema.metadata or {}).get(_PROVENANCE_KEY, b"{}"))
-    return record.get("metrics", {}).get(column, record)
+    try:
+        record = json.loads((schema.metadata or {}).get(_PROVENANCE_KEY, b"{}"))
+        return dict(record.get("metrics", {}).get(column, record))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise PareError("the record that the table carries of how it was made is damaged; make it again.") from error
 
 
 def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
@@ -125,7 +132,7 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
 
 def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:
     """The scores in a manifest and which examples it keeps. `path` is the file, or the folder `prune` wrote."""
-    file = Path(path) / "manifest.parquet" if Path(path).is_dir() else Path(path)
+    file = manifest_file(path)
     table = _read_table(file)
     if "keep" not in table.column_names:
         raise PareError(f"{file}: not a manifest; it has no 'keep' column. Make one with `paredown prune`.")
@@ -133,6 +140,11 @@ def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:
     if not pa.types.is_boolean(keep.type) or keep.null_count:
         raise PareError(f"{file}: not a manifest; its 'keep' column must be true or false in every row.")
     return read_scores(file), keep.to_numpy()
+
+
+def manifest_file(path: str | Path) -> Path:
+    """The table of a manifest: the file itself, or the one in the folder that `prune` wrote."""
+    return Path(path) / "manifest.parquet" if Path(path).is_dir() else Path(path)
 
 
 def is_scores(path: str | Path) -> bool:
@@ -204,97 +216,67 @@ def _read_table(path: Path) -> pa.Table:
         return pa.concat_tables(tables, promote_options="permissive")
 
 
-def write_scores(scores: Scores | Sequence[Scores], path: str | Path, *, overwrite: bool = False) -> None:
+def write_scores(
+    scores: Scores | Sequence[Scores],
+    path: str | Path,
+    *,
+    overwrite: bool = False,
+    sources: Iterable[str | Path] = (),
+) -> None:
     """Write scores as Parquet, a column for each metric, with their provenance inside and as JSON beside."""
     check_table_name(Path(path))
     several = [scores] if isinstance(scores, Scores) else scores
-    write_table(scores_table(*several), path, overwrite=overwrite)
+    write_table(scores_table(*several), path, overwrite=overwrite, sources=sources)
 
 
-def write_table(table: pa.Table, path: str | Path, *, overwrite: bool = False) -> None:
+def write_table(
+    table: pa.Table, path: str | Path, *, overwrite: bool = False, sources: Iterable[str | Path] = ()
+) -> None:
     """Write a table with its provenance, whole or not at all."""
-    with new_output(Path(path), overwrite=overwrite) as part:
-        pq.write_table(table, part, compression="zstd")
-    with new_output(Path(path).with_suffix(".json"), overwrite=True) as part:
-        write_json(provenance_of(table.schema), part)
+    record = provenance_of(table.schema)
+    with new_table(Path(path), record, overwrite=overwrite, sources=sources) as part:
+        pq.write_table(table, part, **PARQUET_OPTIONS)
+
+
+@contextmanager
+def new_table(
+    path: Path, record: dict[str, Any], *, overwrite: bool = False, sources: Iterable[str | Path] = ()
+) -> Iterator[Path]:
+    """Give a temporary place for a table that carries `record`, which is written as JSON beside it.
+
+    The JSON is a copy for people of what the table carries. An old one is removed before its table is replaced: a kill
+    may leave a table without it, for the next run to write, but never with that of another table.
+    """
+    sidecar = path.with_suffix(".json")
+    sources = tuple(sources)
+    check_table_output(path, overwrite=overwrite, sources=sources)
+    with locked(path):
+        with new_output(path, overwrite=overwrite, sources=sources) as part:
+            yield part
+            sidecar.unlink(missing_ok=True)
+        write_sidecar(path, record)
+
+
+def check_table_output(path: Path, *, overwrite: bool = False, sources: Iterable[str | Path] = ()) -> None:
+    """Raise if a table or the JSON beside it could not be written, without writing anything."""
+    sidecar = path.with_suffix(".json")
+    beside = [] if _is_copy(sidecar, path) else [sidecar]
+    check_output(path, overwrite=overwrite, sources=sources, beside=beside)
+
+
+def write_sidecar(path: Path, record: dict[str, Any]) -> None:
+    """Write the JSON beside a table, unless it is there already."""
+    content = {"paredown": __version__} | record
+    if read_record(path.with_suffix(".json")) != json_values(content):
+        write_record(path.with_suffix(".json"), content)
+
+
+def _is_copy(sidecar: Path, table: Path) -> bool:
+    """Whether a JSON document repeats the record of a table, as those from before they had a mark do."""
+    return is_own(table) and read_record(sidecar) == provenance_of(pq.read_schema(table))
 
 
 def check_table_name(path: Path) -> None:
     """Raise unless a table's name ends in .parquet, by which it is known again."""
     if path.suffix != ".parquet":
         raise PareError(f"scores are written as Parquet; name the output {path.name}.parquet.")
-
-
-def write_json(value: Any, path: Path) -> None:
-    """Write a JSON document for people and machines."""
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-
-
-# --- outputs that appear whole or not at all -----------------------------------------------------------------------
-
-
-@contextmanager
-def new_output(path: Path, *, overwrite: bool = False, folder: bool = False) -> Iterator[Path]:
-    """Give a temporary place beside `path` to write to; it becomes `path` when the block ends without an error.
-
-    An existing output is refused unless `overwrite`, and is then replaced only once the new one is complete.
-    """
-    check_output(path, overwrite=overwrite, folder=folder)
-    with _clear_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        workspace = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        try:
-            part = workspace / path.name
-            if folder:
-                part.mkdir()
-            yield part
-            _put_in_place(part, path, aside=workspace / "replaced")
-        finally:
-            shutil.rmtree(workspace, ignore_errors=True)
-
-
-def check_output(path: Path, *, overwrite: bool = False, folder: bool = False) -> None:
-    """Raise if `path` could not be written, without writing anything: called before long work."""
-    if path.exists() and not overwrite:
-        raise PareError(f"{path} exists already; choose another output, or replace it with --overwrite.")
-    if path.exists() and path.is_dir() != folder:
-        is_, needed = ("file", "folder") if folder else ("folder", "file")
-        raise PareError(f"{path} is a {is_}, but a {needed} would be written there; choose another output.")
-    parent = next(p for p in path.absolute().parents if p.exists())
-    if not parent.is_dir():
-        raise PareError(f"cannot write {path}: {parent} is not a folder; choose another output with -o.")
-    if not os.access(parent, os.W_OK):
-        raise PareError(f"cannot write {path}: {parent} is read-only; choose another output with -o.")
-
-
-def _put_in_place(part: Path, path: Path, *, aside: Path) -> None:
-    if part.is_dir() and path.exists():  # a folder cannot be renamed over another one
-        os.rename(path, aside)
-        try:
-            os.rename(part, path)
-        except OSError:
-            os.rename(aside, path)
-            raise
-    else:
-        os.replace(part, path)
-
-
-_REASONS: dict[int, str] = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EACCES: "writing there is not permitted",
-    errno.EPERM: "writing there is not permitted",
-    errno.EROFS: "the file system is read-only",
-    errno.ENOTDIR: "a part of the path is not a folder",
-}
-
-
-@contextmanager
-def _clear_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) or error.errno not in _REASONS:
-            raise
-        message = f"cannot write {path}: {_REASONS[error.errno]}; nothing was changed. Choose another output with -o."
-        raise PareError(message) from error

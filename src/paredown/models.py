@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from paredown.data import Labels
 from paredown.errors import PareError
-from paredown.io import new_output
+from paredown.files import new_output
 from paredown.metrics import METRICS, Model
 from paredown.reading import damaged, read_arrays
 

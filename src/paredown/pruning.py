@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -16,30 +16,27 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from paredown.data import Labels, Scores
-from paredown.embedding import SHARD_TO_SCORE
+from paredown import __version__
+from paredown.data import Labels, Scores, hash_ids
+from paredown.embedding import SHARD_SIZE
 from paredown.encoders import Encoder
 from paredown.encoders.pixels import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
-from paredown.io import (
-    check_output,
-    is_scores,
-    new_output,
-    read_scores,
-    score_columns,
-    score_files,
-    write_json,
-    write_table,
-)
+from paredown.files import check_output, file_digest, finished_request, is_own, locked, new_output, remove_folder
+from paredown.fitting import recorded_options
+from paredown.io import is_scores, read_scores, score_columns, score_files, write_table
 from paredown.kernels import nearest
 from paredown.metrics import METRICS
 from paredown.metrics.prototypes import choose_k
+from paredown.models import FittedModel
 from paredown.progress import Track, silent
+from paredown.records import digest, write_json
 from paredown.scale import ScoreTable, StreamedSelection, open_table, select_streamed
-from paredown.scoring import score
+from paredown.scoring import open_members, score
 from paredown.selection import PAPER_BALANCE, Selection, balance_of_counts, balance_score, select
 from paredown.sizes import format_duration, format_size, parse_size
 from paredown.sources import ImageSource, Skipped, Source, VectorSource
+from paredown.sources.base import files_fingerprint
 
 __all__ = [
     "DEFAULT_MEMORY",
@@ -99,46 +96,113 @@ def prune(
     select(np.zeros(1), labels=[0], balance=balance, **selecting)
 
     budget = parse_size(memory)
-    if out is not None:
-        check_output(Path(out), overwrite=overwrite, folder=True)
+    if out is not None:  # a finished output of the same run is no mistake, see below
+        check_output(Path(out), overwrite=overwrite or is_own(Path(out)), folder=True)
+    options = dict(scoring or {})
+    table = None
     if isinstance(source, Scores) or (isinstance(source, str | Path) and is_scores(source)):
         for name in ("model", "start", "save_model"):
-            if (scoring or {}).get(name) is not None:
+            if options.get(name) is not None:
                 option = {"start": "warm-start"}.get(name, name.replace("_", "-"))
                 raise PareError(f"scores are not made again; leave out {name} (--{option}), or give the embeddings.")
     if isinstance(source, str | Path) and is_scores(source):
         table = open_scores(source, metric=metric)
-        if in_memory_bytes(table) > budget:
-            return _prune_streamed(table, labels, out, overwrite, balance=balance, track=track, **selecting)
-    options = dict(scoring or {})
+        read, data = [Path(source)], {"table": files_fingerprint(score_files(source)), "column": table.column}
+    elif isinstance(source, Scores):
+        read, data = [], {"scores": _scores_digest(source)}
+    else:
+        members = open_members(source, labels=labels, ids=options.pop("ids", None), on_error=_on_error(options))
+        source, read = members, [place for member in members for place in member.places()]
+        data = {"sources": [[member.fingerprint(), member.state()["examples"]] for member in members]}
+    data |= {"labels": None if labels is None else _labels_digest(labels)}
+    request = _request(data, metric=metric, balance=balance, options=options, selecting=selecting)
+    if out is None:
+        return _select(source, table, metric, labels, balance, budget, options, track, selecting)
+    out = Path(out)
+    done = request is not None and out.exists() and finished_request(out) == request
+    if not done:
+        check_output(out, overwrite=overwrite, folder=True, sources=read)
     checkpoint = options.get("checkpoint")
-    if out is not None and checkpoint is not None:
+    if checkpoint is not None:
         options["keep_checkpoint"] = True
-    scores = _scores(source, metric=metric, labels=labels, seed=seed, track=track, options=options)
+    with locked(out):
+        if done and table is None:
+            source = read_scores(out)
+        kept = _select(source, table, metric, labels, balance, budget, options, track, selecting)
+        if done:
+            kept = replace(kept, already=True)
+        else:
+            with new_output(out, overwrite=overwrite, folder=True, sources=read, request=request) as folder:
+                write_selection(kept, folder)
+        if checkpoint is not None:
+            remove_folder(Path(checkpoint))
+    return kept
+
+
+def _select(
+    source: Any,
+    table: ScoreTable | None,
+    metric: str | None,
+    labels: Any,
+    balance: float | None,
+    budget: int,
+    options: dict[str, Any],
+    track: Track,
+    selecting: dict[str, Any],
+) -> Selection | StreamedSelection:
+    """Score what is not scored yet, and select: in memory, or in streams where the table would not fit."""
+    if table is not None and in_memory_bytes(table) > budget:
+        if labels is not None:
+            raise PareError(
+                f"{table.path}: labels given apart from the table need all {len(table):,} rows in memory; "
+                "put them into the table as a column 'label', or allow more memory (--memory)."
+            )
+        return select_streamed(table, balance=balance, track=track, **selecting)
+    if table is not None:
+        scores = read_scores(table.path, metric=table.column)
+    elif isinstance(source, Scores):
+        scores = source
+    else:
+        scores = score(source, metric=metric, labels=labels, seed=selecting["seed"], track=track, **options)
     groupable = scores.labels is not None or scores.clusters is not None or labels is not None
     floor = (PAPER_BALANCE if groupable else 0.0) if balance is None else balance
-    kept = select(scores, labels=labels, balance=floor, **selecting)
-    if out is not None:
-        with new_output(Path(out), overwrite=overwrite, folder=True) as folder:
-            write_selection(kept, folder)
-        if checkpoint is not None:
-            rmtree(checkpoint, ignore_errors=True)
-    return kept
+    return select(scores, labels=labels, balance=floor, **selecting)
 
 
-def _prune_streamed(
-    table: ScoreTable, labels: Any, out: str | Path | None, overwrite: bool, **selecting: Any
-) -> StreamedSelection:
-    if labels is not None:
-        raise PareError(
-            f"{table.path}: labels given apart from the table need all {len(table):,} rows in memory; "
-            "put them into the table as a column 'label', or allow more memory (--memory)."
-        )
-    kept = select_streamed(table, **selecting)
-    if out is not None:
-        with new_output(Path(out), overwrite=overwrite, folder=True) as folder:
-            write_selection(kept, folder)
-    return kept
+# Options of `score` that say where and how the work is done, not what comes out.
+_INCIDENTAL = ("checkpoint", "keep_checkpoint", "embeddings", "save_model", "overwrite", "trust_source", "on_error")
+
+
+def _request(data: dict[str, Any], *, options: dict[str, Any], **settings: Any) -> str | None:
+    """A hash of all that a pruning depends on; None where a part of it, such as a function, has no name."""
+    deciding: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, FittedModel):
+            deciding[name] = value.fingerprint
+        elif isinstance(value, Encoder):
+            deciding[name] = [value.name, dict(value.settings)]
+        elif name not in _INCIDENTAL and value is not None:
+            deciding[name] = value
+    try:
+        return digest({"paredown": __version__, **data, "options": recorded_options(deciding), **settings})
+    except TypeError:
+        return None
+
+
+def _on_error(options: dict[str, Any]) -> Any:
+    return options.get("on_error", "raise")
+
+
+def _labels_digest(labels: Any) -> str:
+    given = Labels.of(labels)
+    return hashlib.sha256("\0".join(given.classes).encode() + given.codes.tobytes()).hexdigest()[:16]
+
+
+def _scores_digest(scores: Scores) -> str:
+    known = hashlib.sha256(scores.values.tobytes() + hash_ids(scores.ids, seed=0).tobytes())
+    for groups in (None if scores.labels is None else scores.labels.codes, scores.clusters):
+        known.update(b"-" if groups is None else groups.tobytes())
+    return known.hexdigest()[:16]
 
 
 def open_scores(path: str | Path, *, metric: str | None) -> ScoreTable:
@@ -160,17 +224,8 @@ def write_selection(kept: Selection | StreamedSelection, folder: Path) -> None:
     table, b = class_table(kept)
     if table is not None:
         pyarrow.csv.write_csv(table, folder / "classes.csv")
-    write_json(kept.provenance() | {"balance_score": b}, folder / "manifest.json")
-
-
-def _scores(
-    source: Any, *, metric: str | None, labels: Any, seed: int, track: Track, options: dict[str, Any]
-) -> Scores:
-    if isinstance(source, Scores):
-        return source
-    if isinstance(source, str | Path) and is_scores(source):
-        return read_scores(source, metric=_metric_column(source, metric))
-    return score(source, metric=metric, labels=labels, seed=seed, track=track, **options)
+    known = {"paredown": __version__, "balance_score": b, "sha256": file_digest(folder / "manifest.parquet")}
+    write_json(kept.provenance() | known, folder / "manifest.json")
 
 
 def _metric_column(source: str | Path, metric: str | None) -> str | None:
@@ -289,7 +344,7 @@ def _estimate_images(source: ImageSource, encoder: Encoder | None) -> Estimate:
 
 def _disk(n: int, dim: int) -> int:
     """Room for a store of embeddings, which so few images as make one shard do not get."""
-    return 4 * dim * n if n > SHARD_TO_SCORE else 0
+    return 4 * dim * n if n > SHARD_SIZE else 0
 
 
 def _seconds(work: Callable[[], Any]) -> float:

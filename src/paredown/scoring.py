@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from paredown import __version__
+from paredown.checkpoint import unfinished
 from paredown.data import Labels, Scores, hash_ids
-from paredown.embedding import SHARD_TO_SCORE, embed_to_score
+from paredown.embedding import SHARD_SIZE, embed_to_score
 from paredown.encoders import Encoder, encode
 from paredown.errors import PareError, unknown_name
-from paredown.fitting import Job
-from paredown.io import check_output
+from paredown.files import check_apart, check_output, is_own
+from paredown.fitting import Job, recorded_options
 from paredown.metrics import METRICS
 from paredown.models import FittedModel, can_be_saved, read_model, write_model
 from paredown.progress import Track, silent
+from paredown.records import changes
 from paredown.sources import ImageSource, OnError, Source, VectorSource, open_source
 
-__all__ = ["check_scoring", "score", "score_all"]
+__all__ = ["check_scoring", "open_members", "score", "score_all"]
 
 
 def score(
@@ -42,6 +44,7 @@ def score(
     start: str | Path | FittedModel | None = None,
     save_model: str | Path | None = None,
     overwrite: bool = False,
+    trust_source: bool = False,
     **options: Any,
 ) -> Scores:
     """One score per example; higher is harder.
@@ -65,15 +68,14 @@ def score(
         start: a model, or its file, whose centroids the clustering begins with.
         save_model: a file to write the fitted model to.
         overwrite: replace an existing `save_model`.
+        trust_source: go on with a `checkpoint` or `embeddings` although the files of the source were modified since:
+            for those that were only copied or touched.
         **options: the metric's own, such as `k`; see `METRICS[metric].options`.
     """
     given, begin = (read_model(m) if isinstance(m, str | Path) else m for m in (model, start))
     name = _check_models(metric, given, begin, save_model, options, overwrite=overwrite)
     _check_seed(seed)
-    if isinstance(source, Sequence) and source and all(isinstance(member, str | Path | Source) for member in source):
-        members: list[Any] = list(source) if not isinstance(source, str) else [source]
-    else:
-        members = [source]
+    members = open_members(source, labels=labels, ids=ids, on_error=on_error)
     if len(members) > 1 and not given is begin is save_model is None:
         raise PareError("a model belongs to one source; score the members of an ensemble one at a time with models.")
     if len(members) > 1 and embeddings is not None:
@@ -81,21 +83,25 @@ def score(
             f"one folder holds the embeddings of one source, and {len(members)} sources are given; embed each by "
             "itself."
         )
-    scored: list[Scores] = []
-    for member in members:
-        opened = _open(member, labels, ids, on_error)
-        parts = None if checkpoint is None else Path(checkpoint) / str(len(scored))
+    for opened in members:
         _check_labels(opened, name, options)
         _check_kept(opened, [name], options, embeddings)
-        if "embeddings" in METRICS[name].needs_with(options) and isinstance(opened, ImageSource):
-            opened = _embedded(opened, embeddings, parts, encoder=encoder, seed=seed, on_error=on_error, track=track)
-        ((scores, fitted),) = Job((name,), options, seed, track, parts, given, begin).run(opened)
         if save_model is not None:
-            write_model(fitted, save_model, overwrite=overwrite)
-            scores.provenance["saved_model"] = fitted.fingerprint
-        scored.append(scores)
-    if checkpoint is not None and not keep_checkpoint:
-        rmtree(checkpoint, ignore_errors=True)
+            check_apart(Path(save_model), opened.places(), folder=False)
+            _check_saved_model(Path(save_model), name, options, seed, opened, overwrite=overwrite)
+    scored: list[Scores] = []
+    embedding = {"encoder": encoder, "seed": seed, "on_error": on_error, "track": track, "trust_source": trust_source}
+    with unfinished(checkpoint, keep=keep_checkpoint):
+        for opened in members:
+            parts = None if checkpoint is None else Path(checkpoint) / str(len(scored))
+            if "embeddings" in METRICS[name].needs_with(options) and isinstance(opened, ImageSource):
+                opened = _embedded(opened, embeddings, parts, **embedding)
+            job = Job((name,), options, seed, track, parts, given, begin, trusted=trust_source)
+            ((scores, fitted),) = job.run(opened)
+            if save_model is not None:
+                _save_model(fitted, Path(save_model), overwrite=overwrite)
+                scores.provenance["saved_model"] = fitted.fingerprint
+            scored.append(scores)
     return scored[0] if len(scored) == 1 else _ensemble(scored)
 
 
@@ -112,6 +118,7 @@ def score_all(
     checkpoint: str | Path | None = None,
     keep_checkpoint: bool = False,
     embeddings: str | Path | None = None,
+    trust_source: bool = False,
     **options: Any,
 ) -> dict[str, Scores]:
     """Several metrics of the same examples by name; those that are read off the same training share it.
@@ -136,20 +143,20 @@ def score_all(
         _check_labels(opened, metric, own(metric))
     _check_kept(opened, metrics, options, embeddings)
     embedding = [metric for metric in metrics if "embeddings" in METRICS[metric].needs_with(own(metric))]
-    if isinstance(opened, ImageSource) and embedding:  # once for all that need it
-        parts = None if checkpoint is None else Path(checkpoint) / "embedded"
-        opened = _embedded(opened, embeddings, parts, encoder=encoder, seed=seed, on_error=on_error, track=track)
     groups: dict[Any, list[str]] = {}
     for metric in dict.fromkeys(metrics):
         groups.setdefault(METRICS[metric].together or metric, []).append(metric)
     found: dict[str, Scores] = {}
-    for names in groups.values():
-        parts = None if checkpoint is None else Path(checkpoint) / "-".join(names)
-        needed = opened if names[0] in embedding else plain
-        for scores, _ in Job(tuple(names), own(names[0]), seed, track, parts).run(needed):
-            found[scores.metric] = scores
-    if checkpoint is not None and not keep_checkpoint:
-        rmtree(checkpoint, ignore_errors=True)
+    with unfinished(checkpoint, keep=keep_checkpoint):
+        if isinstance(opened, ImageSource) and embedding:  # once for all that need it
+            parts = None if checkpoint is None else Path(checkpoint) / "embedded"
+            how = {"encoder": encoder, "seed": seed, "on_error": on_error, "track": track, "trust_source": trust_source}
+            opened = _embedded(opened, embeddings, parts, **how)
+        for names in groups.values():
+            parts = None if checkpoint is None else Path(checkpoint) / "-".join(names)
+            needed = opened if names[0] in embedding else plain
+            for scores, _ in Job(tuple(names), own(names[0]), seed, track, parts, trusted=trust_source).run(needed):
+                found[scores.metric] = scores
     return {metric: found[metric] for metric in metrics}
 
 
@@ -216,8 +223,40 @@ def _check_models(
         _ = start.centroids
     if save_model is not None:
         can_be_saved(name)
-        check_output(Path(save_model), overwrite=overwrite)
+        check_output(Path(save_model), overwrite=overwrite or is_own(Path(save_model)))
     return name
+
+
+def _check_saved_model(
+    path: Path, metric: str, options: dict[str, Any], seed: int, source: Source, *, overwrite: bool
+) -> None:
+    """Raise if another model is in the way; the same one is there if a run was stopped after it was written."""
+    if overwrite or not path.exists():
+        return
+    before = read_model(path).provenance
+    now = {"paredown": __version__, "metric": metric, "options": recorded_options(options), "seed": seed}
+    same = not changes(before, now, names=now)
+    if not same or before.get("source", {}).get("fingerprint") != source.fingerprint():
+        check_output(path)
+
+
+def _save_model(model: FittedModel, path: Path, *, overwrite: bool) -> None:
+    if overwrite or not path.exists() or read_model(path).fingerprint != model.fingerprint:
+        write_model(model, path, overwrite=overwrite)
+
+
+def open_members(
+    source: Any,
+    *,
+    labels: ArrayLike | Labels | None = None,
+    ids: ArrayLike | None = None,
+    on_error: OnError = "raise",
+) -> list[Source]:
+    """What is to be scored: one opened source, or the members of an ensemble."""
+    several = isinstance(source, Sequence) and not isinstance(source, str)
+    if several and len(source) and all(isinstance(member, str | Path | Source) for member in source):
+        return [_open(member, labels, ids, on_error) for member in source]
+    return [_open(source, labels, ids, on_error)]
 
 
 def _open(source: Any, labels: ArrayLike | Labels | None, ids: ArrayLike | None, on_error: OnError) -> Source:
@@ -259,7 +298,7 @@ def _embedded(
     """The embeddings of images: in a store to stay, in one among the finished parts if they are many, or in memory."""
     if kept is not None:
         return embed_to_score(images, out=Path(kept), encoder=encoder, **options)
-    if parts is not None and len(images) > SHARD_TO_SCORE:
+    if parts is not None and len(images) > SHARD_SIZE:
         return embed_to_score(images, out=parts / "embeddings", encoder=encoder, **options)
     return encode(images, encoder=encoder, **options)
 

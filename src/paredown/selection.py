@@ -54,6 +54,7 @@ class Selection:
     groups: Labels | None  # what the floor or quota was held for: classes, or clusters
     recipe: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    already: bool = False  # found finished by `prune`, which wrote nothing
 
     @property
     def indices(self) -> NDArray[np.int64]:

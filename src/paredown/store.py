@@ -2,6 +2,8 @@
 
 A store is a folder of `00000.npy`, `00001.npy`, ... with the ids and labels of the same rows in `00000.parquet`, ...,
 and the record, `embed.json`, which comes first. A shard's `.npy` comes last and whole: the mark that the shard is done.
+The table beside it carries a hash of the settings, so that a shard of another run is never taken for this one's, and a
+digest of the `.npy`, by which `paredown verify` finds a flipped bit.
 
 A store that replaces another one grows beside it under a hidden name, and takes its place when it is complete.
 """
@@ -9,8 +11,7 @@ A store that replaces another one grows beside it under a hidden name, and takes
 from __future__ import annotations
 
 import json
-import os
-import shutil
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,27 +24,44 @@ from paredown import __version__
 from paredown.encoders import Encoder
 from paredown.encoders.pipeline import Encoded, unreadable
 from paredown.errors import PareError
-from paredown.io import check_output, new_output, write_json
+from paredown.files import (
+    MARK,
+    TEMPORARY,
+    check_output,
+    claim_folder,
+    clear_temporaries,
+    exchange_folder,
+    file_digest,
+    write_whole,
+)
+from paredown.io import PARQUET_OPTIONS
+from paredown.reading import read_npy_header
+from paredown.records import Change, changes, digest, read_record, write_record
 from paredown.sources import ImageSource, OnError, Skipped, Source, open_source
 from paredown.sources.arrays import RECORD
+from paredown.sources.base import FINGERPRINT
 
 __all__ = [
     "STATE",
     "Noted",
     "Store",
+    "check_only_store",
     "difference",
     "finish_store",
     "missing_shards",
     "put_in_place",
     "read_noted",
+    "read_shard",
     "replacement_of",
-    "restore",
     "start_store",
     "write_shard",
 ]
 
 STATE = "encoder.npz"  # what an encoder that is fitted to the images has learnt
+_KIND = "store of embeddings"
+_SHARD_KEY = b"paredown.shard"
 _SKIPPED_KEY = b"paredown.skipped"
+_STORE_FILE = re.compile(rf"\d{{5,}}\.(npy|parquet)|{re.escape(RECORD)}|{re.escape(STATE)}|{re.escape(MARK)}")
 
 
 @dataclass(frozen=True)
@@ -70,30 +88,26 @@ class Noted(NamedTuple):
 
     settings: dict[str, Any]
     complete: bool
+    state: dict[str, str]  # of the images, see `Source.state`
 
 
 def read_noted(folder: Path) -> Noted | None:
     """What is noted of a store, finished or not; None where there is none. A folder of anything else is refused."""
-    check_output(folder, overwrite=True, folder=True)
-    file = folder / RECORD
-    if file.exists():
-        try:
-            record = json.loads(file.read_text(encoding="utf-8"))
-            return Noted(dict(record["settings"]), bool(record["complete"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise PareError(f"{file}: not a readable record of embeddings; remove {folder} to start anew.") from error
-    if folder.exists() and any(not item.name.startswith(".") for item in folder.iterdir()):
-        raise PareError(f"{folder} exists already and is not a store of embeddings; choose another output.")
-    return None
+    check_output(folder.with_name(f"{folder.name}.new"), folder=True)  # whether anything can be written there
+    if folder.exists():
+        claim_folder(folder, _KIND, earlier=[RECORD])
+    record = read_record(folder / RECORD)
+    if record is None or not isinstance(record.get("settings"), dict):
+        return None  # damaged: the shards say by themselves what they belong to
+    return Noted(record["settings"], bool(record.get("complete")), record.get("state", {}))
 
 
-def difference(before: Noted, now: dict[str, Any]) -> str | None:
-    """The first setting that differs, in words."""
-    for name, value in now.items():
-        value, was = json.loads(json.dumps(value)), before.settings.get(name)  # tuples are lists in a file
-        if was != value:
-            return f"{name} was {was!r} and is now {value!r}"
-    return None
+def difference(before: Noted, now: dict[str, Any]) -> Change | None:
+    """The first setting that differs; those that a store of an earlier version did not note are not compared."""
+    names = [name for name in now if name in before.settings]
+    if not str(before.settings.get("source", "")).startswith(FINGERPRINT):
+        names = [name for name in names if name != "source"]
+    return next(iter(changes(before.settings, now, names=names)), None)
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
@@ -101,43 +115,72 @@ def difference(before: Noted, now: dict[str, Any]) -> str | None:
 
 def start_store(folder: Path, images: ImageSource, encoder: Encoder, settings: dict[str, Any]) -> dict[str, Any]:
     """Note how the store is made before anything else, and clear away what a killed run was writing."""
-    for leftover in folder.glob(".*") if folder.exists() else ():
-        shutil.rmtree(leftover, ignore_errors=True)
+    claim_folder(folder, _KIND, earlier=[RECORD])
+    clear_temporaries(folder)
     record = {
         "paredown": __version__,
         "complete": False,
         "encoder": encoder.summary,
         "settings": settings,
+        "state": images.state(),
         "images": images.provenance(),
         "classes": [] if images.labels is None else list(images.labels.classes),
         "warnings": [*images.warnings, *encoder.warnings],
     }
-    if not (folder / RECORD).exists():
-        _write_record(folder, record)
+    if read_record(folder / RECORD) is None:
+        write_record(folder / RECORD, record)
     if encoder.state and not (folder / STATE).exists():
-        with new_output(folder / STATE) as part, part.open("wb") as stream:
+        with write_whole(folder / STATE) as part, part.open("wb") as stream:
             np.savez(stream, allow_pickle=False, **encoder.state)  # type: ignore[arg-type]
     return record
-
-
-def _write_record(folder: Path, record: dict[str, Any]) -> None:
-    with new_output(folder / RECORD, overwrite=True) as part:
-        write_json(record, part)
 
 
 def _shard(folder: Path, number: int) -> Path:
     return folder / f"{number:05d}.npy"
 
 
-def missing_shards(folder: Path, shards: int) -> list[int]:
-    """The numbers of the shards that are not done."""
-    return [number for number in range(shards) if not _shard(folder, number).exists()]
+def missing_shards(folder: Path, shards: int, settings: dict[str, Any], *, before: Noted | None) -> list[int]:
+    """The numbers of the shards that are not done: absent, damaged, or made under other settings.
+
+    A complete store of an earlier version has shards that do not say their settings; its record speaks for them.
+    """
+    expected = digest(settings)
+    vouched = before is not None and before.complete and not before.state
+
+    def done(number: int) -> bool:
+        found = read_shard(_shard(folder, number))
+        return found is not None and (found.get("settings") == expected or (vouched and "settings" not in found))
+
+    return [number for number in range(shards) if not done(number)]
+
+
+def read_shard(file: Path) -> dict[str, Any] | None:
+    """What the table beside a shard says of it: `rows`, `dim` and, if a version that noted them wrote it, `settings`,
+    `sha256` and `skipped`. None if the shard is not there or not whole."""  # noqa: D205, D209
+    try:
+        table = pq.read_metadata(file.with_suffix(".parquet"))
+        with file.open("rb") as stream:
+            header = read_npy_header(stream, file.stat().st_size)
+        metadata = table.metadata or {}
+        noted = json.loads(metadata.get(_SHARD_KEY, b"{}"))
+        skipped = json.loads(metadata.get(_SKIPPED_KEY, b"[]"))
+    except (PareError, pa.ArrowException, OSError, ValueError):
+        return None
+    if len(header.shape) != 2 or header.shape[0] != table.num_rows:
+        return None
+    return {"rows": table.num_rows, "dim": header.shape[1], "skipped": skipped} | noted
 
 
 def write_shard(
-    folder: Path, number: int, rows: range, encoded: Encoded, images: ImageSource, kind: np.dtype[Any]
+    folder: Path,
+    number: int,
+    rows: range,
+    encoded: Encoded,
+    images: ImageSource,
+    kind: np.dtype[Any],
+    settings: dict[str, Any],
 ) -> None:
-    """Write the table and then the vectors, whose file is the mark that the shard is done."""
+    """Write the vectors and their table; the vectors take their place last, as the mark that the shard is done."""
     at = slice(rows.start, rows.stop)
     ids = images.ids[at][encoded.readable]
     with np.errstate(over="ignore"):
@@ -150,32 +193,42 @@ def write_shard(
     columns: dict[str, Any] = {"id": pa.array(ids)}
     if images.labels is not None:
         columns["label"] = pa.array(images.labels[at][encoded.readable].names.tolist(), pa.string())
-    table = pa.table(columns).replace_schema_metadata({_SKIPPED_KEY: json.dumps(encoded.skipped).encode()})
-    with new_output(_shard(folder, number).with_suffix(".parquet"), overwrite=True) as part:
-        pq.write_table(table, part, compression="zstd")
-    with new_output(_shard(folder, number)) as part, part.open("wb") as stream:
-        np.save(stream, vectors)
+    file = _shard(folder, number)
+    with write_whole(file, output=folder) as part:
+        with part.open("wb") as stream:
+            np.save(stream, vectors)
+        noted = {"settings": digest(settings), "sha256": file_digest(part), "skipped": encoded.skipped}
+        table = pa.table(columns).replace_schema_metadata({_SHARD_KEY: json.dumps(noted).encode()})
+        with write_whole(file.with_suffix(".parquet"), output=folder) as beside:
+            pq.write_table(table, beside, **PARQUET_OPTIONS)
 
 
 def finish_store(
     folder: Path, images: ImageSource, record: dict[str, Any], shards: int, *, already: int, on_error: OnError
 ) -> Store:
     """Check that the shards belong together, and note that the store is complete and what it leaves out."""
-    tables = [pq.read_metadata(_shard(folder, number).with_suffix(".parquet")) for number in range(shards)]
-    skipped = [Skipped(*item) for table in tables for item in json.loads((table.metadata or {})[_SKIPPED_KEY])]
-    examples = sum(table.num_rows for table in tables)
+    files = [_shard(folder, number) for number in range(shards)]
+    found = [read_shard(file) for file in files]
+    whole = [shard for shard in found if shard is not None]
+    if len(whole) < shards:
+        missing = next(file for file, shard in zip(files, found, strict=True) if shard is None)
+        raise PareError(f"{missing}: this shard is missing or damaged; run the same command again.")
+    skipped = [Skipped(*item) for shard in whole for item in shard["skipped"]]
+    examples = sum(shard["rows"] for shard in whole)
     if skipped and on_error == "raise":
         raise unreadable(images, skipped[0])
     if examples == 0:
         raise PareError(f"{images.location}: none of its {len(images)} images could be read.")
-    dims = {np.load(_shard(folder, number), mmap_mode="r").shape[1] for number in range(shards)}
+    dims = {shard["dim"] for shard in whole}
     if len(dims) > 1:
         raise PareError(f"{folder}: the shards differ in dimension: {sorted(dims)}; remove it and embed again.")
     skipped = images.skipped + skipped
     dim = dims.pop()
+    digests = {file.name: shard["sha256"] for file, shard in zip(files, whole, strict=True) if "sha256" in shard}
+    digests |= {table.name: file_digest(table) for table in (file.with_suffix(".parquet") for file in files)}
     record |= {"complete": True, "examples": examples, "dim": dim, "shards": shards}
-    record |= {"skipped": [list(item) for item in skipped]}
-    _write_record(folder, record)
+    record |= {"skipped": [list(item) for item in skipped], "sha256": digests}
+    write_record(folder / RECORD, record)
     return Store(folder, examples, dim, tuple(skipped), already, record)
 
 
@@ -187,25 +240,21 @@ def replacement_of(home: Path) -> Path:
     return home.with_name(f".{home.name}.new")
 
 
-def _replaced(home: Path) -> Path:
-    return home.with_name(f".{home.name}.old")
+def check_only_store(home: Path) -> None:
+    """Raise if a folder that is to be replaced holds anything but a store."""
+    foreign = [
+        item.name
+        for item in sorted(home.iterdir() if home.is_dir() else ())
+        if not _STORE_FILE.fullmatch(item.name) and not TEMPORARY.fullmatch(item.name)
+    ]
+    if foreign:
+        raise PareError(
+            f"{home} holds what paredown did not write ({', '.join(foreign[:3])}), which would be lost; move it away, "
+            "or choose another output."
+        )
 
 
 def put_in_place(home: Path) -> None:
-    """Put the finished replacement where the old store is, and remove that one.
-
-    A folder cannot be renamed over another one; `restore` mends what a kill between the two renames leaves.
-    """
-    if home.exists():
-        os.rename(home, _replaced(home))
-    os.rename(replacement_of(home), home)
-    shutil.rmtree(_replaced(home), ignore_errors=True)
-
-
-def restore(home: Path) -> None:
-    """Finish an exchange of stores that was killed half-way: the new one had been complete by then."""
-    if not _replaced(home).exists():
-        return
-    if not home.exists():
-        os.rename(replacement_of(home) if replacement_of(home).exists() else _replaced(home), home)
-    shutil.rmtree(_replaced(home), ignore_errors=True)
+    """Put the finished replacement where the old store is, and remove that one."""
+    check_only_store(home)
+    exchange_folder(replacement_of(home), home)

@@ -27,7 +27,7 @@ def demo(
 ) -> None:
     """Prune scikit-learn's digits in several ways and see what a classifier makes of it, beside random pruning."""
     from paredown.demo import load_digits, run_demo
-    from paredown.io import new_output
+    from paredown.files import new_output
     from paredown.plots import check_available
     from paredown.pruning import prune
 

@@ -67,7 +67,9 @@ def embed(
         bool, typer.Option(help="Whether --train-encoder takes mirror images for the same; not for text or digits.")
     ] = True,
     dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
-    shard_size: Annotated[int, typer.Option(help="Images per shard: what a stopped run does over at most.")] = 10_000,
+    shard_size: Annotated[
+        int, typer.Option(help="Images per shard. An interrupted run repeats at most one shard.")
+    ] = 1024,
     workers: Annotated[
         int | None, typer.Option(help="Threads that decode images.", show_default="one per core")
     ] = None,

@@ -80,8 +80,9 @@ def encode(
         labels=None if source.labels is None else source.labels[encoded.readable],
         location=source.location,
         kind=source.kind,
-        fingerprint=source.fingerprint(),
+        files=list(source.disk_files()),
     )
+    result._fingerprint = source.fingerprint()
     result.skipped, result.opened_with = source.skipped + encoded.skipped, source.opened_with
     result.encoder, result.warnings = loaded.summary, (*source.warnings, *loaded.warnings)
     return result

@@ -22,8 +22,9 @@ from paredown.encoders.base import Preprocess
 from paredown.encoders.pipeline import default_workers, prepared_images, unreadable
 from paredown.encoders.runtime import export_onnx, read_training
 from paredown.errors import PareError
-from paredown.io import check_output, new_output
+from paredown.files import check_output, new_output
 from paredown.progress import Track, silent
+from paredown.records import changes, check_same
 from paredown.sources import ImageSource, OnError, Skipped, Source, open_source
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def train_simclr(
     trained = _already_trained(Path(out), training, overwrite) if reuse else None
     if trained is not None:
         return trained
-    check_output(Path(out), overwrite=overwrite)
+    check_output(Path(out), overwrite=overwrite, sources=opened.places())
     preprocess = Preprocess(image_size, image_size, mean=(0.5,) * 3, std=(0.5,) * 3)
     images = torch.from_numpy(_load(opened, preprocess, on_error, track))
     if len(images) < 2:
@@ -135,7 +136,7 @@ def train_simclr(
     means = np.reshape(losses, (epochs, -1)).mean(axis=1).tolist()
     trunk = trunk.eval().requires_grad_(False)
     data = export_onnx(trunk, image_size, preprocess=preprocess, training=training | {"losses": means})
-    with new_output(Path(out), overwrite=overwrite) as part:
+    with new_output(Path(out), overwrite=overwrite, sources=opened.places()) as part:
         part.write_bytes(data)
     return SimCLR(Path(out), tuple(means), training)
 
@@ -146,15 +147,12 @@ def _already_trained(path: Path, now: dict[str, Any], overwrite: bool) -> SimCLR
     if before is None:
         return None
     losses = before.pop("losses")
-    differs = next((name for name, value in now.items() if before.get(name) != value), None)
-    if differs is None:
+    if not changes(before, now, names=now):
         return SimCLR(path, tuple(losses), before, already=True)
-    if overwrite:
-        return None
-    raise PareError(
-        f"{path}: was trained with other settings: {differs} was {before.get(differs)!r} and is now {now[differs]!r}. "
-        "Use the same settings, choose another file, or train it anew with --overwrite."
-    )
+    if not overwrite:
+        advice = "Use the same settings, choose another file, or train it anew with --overwrite."
+        check_same(f"{path} is an encoder", before, now, advice=advice, names=now)
+    return None
 
 
 def expected_quality(training: dict[str, Any]) -> str:

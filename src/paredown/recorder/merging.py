@@ -10,18 +10,23 @@ from numpy.typing import NDArray
 from paredown.errors import PareError
 from paredown.recorder.history import MAX_OBSERVATIONS, Layout, Table
 from paredown.recorder.inputs import name_examples
+from paredown.records import changes, digest
 
 __all__ = ["check_same", "join_labels", "join_tables"]
 
 
 def check_same(here: dict[str, Any], there: dict[str, Any], what: str) -> None:
     """Raise if two recordings have different settings, naming the first that differs."""
-    for name, mine in here.items():
-        theirs = there[name]
-        arrays = isinstance(mine, np.ndarray) or isinstance(theirs, np.ndarray)
-        if not (np.array_equal(mine, theirs) if arrays else mine == theirs):
-            shown = "differ" if name == "ids" else f"is {mine!r} here and {theirs!r} there"
-            raise PareError(f"{what}: {name} {shown}; both must be made with the same settings.")
+    for name, mine, theirs in changes(_named(here), _named(there), names=here):
+        shown = "differ" if name == "ids" else f"is {mine!r} here and {theirs!r} there"
+        raise PareError(f"{what}: {name} {shown}; both must be made with the same settings.")
+
+
+def _named(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with arrays named by their content."""
+    return {
+        name: digest(value.tolist()) if isinstance(value, np.ndarray) else value for name, value in settings.items()
+    }
 
 
 def join_labels(a: NDArray[np.int32], b: NDArray[np.int32], ids: NDArray[Any] | None) -> NDArray[np.int32]:

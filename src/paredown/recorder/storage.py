@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
-from paredown.io import new_output
+from paredown.files import new_output
 from paredown.reading import damaged, read_arrays
 
 __all__ = ["read_recording", "write_recording"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from paredown.data import Labels, hash_ids
 from paredown.errors import PareError
-from paredown.io import new_output
+from paredown.files import write_whole
 from paredown.sources import ArrayImages, open_source
 
 __all__ = ["DATA", "Dataset", "find_dataset"]
@@ -112,7 +112,7 @@ class Dataset:
         folder = self.parts / f"{self.name}-{self.examples}"
         names = {"source": "train", "labels": "train_labels", "test": "test", "test_labels": "test_labels"}
         if self.folder is not None and not folder.exists():
-            with new_output(folder, folder=True) as part:
+            with write_whole(folder, folder=True) as part:
                 for split, (values, labels) in self._vectors():
                     rows = self.rows() if split == "train" else np.arange(len(labels))
                     np.save(part / f"{split}.npy", values[rows].astype(np.float32))
@@ -124,7 +124,7 @@ class Dataset:
         found = self.features()
         file = Path(found["source"]).with_name("ids.npy")
         if self.folder is not None and not file.exists():
-            with new_output(file) as part, part.open("wb") as stream:
+            with write_whole(file) as part, part.open("wb") as stream:
                 np.save(stream, np.array([f"train/{row:06d}" for row in self.rows()]))
         return {**found, "ids": str(file)}
 
@@ -186,7 +186,7 @@ def _write_digits(folder: Path) -> Path:
     pixels, labels = map(np.asarray, load_digits(return_X_y=True))
     order = np.random.default_rng(0).permutation(len(pixels))
     images = np.minimum(pixels.reshape(-1, 8, 8) * 16, 255).astype(np.uint8)
-    with new_output(folder, folder=True) as part:
+    with write_whole(folder, folder=True) as part:
         for name, rows in (("train", order[:-500]), ("t10k", order[-500:])):
             _write_idx(part / f"{name}-images-idx3-ubyte", images[rows])
             _write_idx(part / f"{name}-labels-idx1-ubyte", labels[rows].astype(np.uint8))

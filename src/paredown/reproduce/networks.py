@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.encoders.pretrained import read_checkpoint
-from paredown.io import new_output
+from paredown.files import write_whole
+from paredown.records import tuples
 from paredown.sweeps import Swept
 from paredown.sweeps.jobs import weights_file
 from paredown.train import Examples, Recipe, Trained, TrainingSet
@@ -43,11 +44,8 @@ def trained_students(swept: Swept) -> Iterator[Student]:
 
 
 def as_recipe(settings: dict[str, Any]) -> Recipe:
-    """A recipe that was sent to a worker: JSON has no tuples."""
-    plain: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
-    }
-    return Recipe(**plain)
+    """A recipe that was sent to a worker."""
+    return Recipe(**tuples(settings))
 
 
 def open_network(recipe: Recipe, weights: str | Path, *, classes: tuple[str, ...], channels: int) -> Trained:
@@ -70,7 +68,7 @@ def without_head(weights: str | Path) -> Path:
     if not file.exists():
         state = read_checkpoint(Path(weights))
         *_, last = (key.rpartition(".")[0] for key in state if key.endswith(".weight"))
-        with new_output(file, overwrite=True) as part, part.open("wb") as stream:
+        with write_whole(file) as part, part.open("wb") as stream:
             torch.save({key: value for key, value in state.items() if not key.startswith(f"{last}.")}, stream)
     return file
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -14,9 +12,10 @@ from typing import Any
 
 from paredown import __version__
 from paredown.errors import PareError, unknown_name
-from paredown.io import check_output, new_output, write_json
+from paredown.files import check_apart, claim_folder, file_digest, locked, write_whole
 from paredown.plots import check_available
 from paredown.progress import Track, silent
+from paredown.records import check_same, read_record, write_json
 from paredown.reproduce.base import SIZES, Claim
 from paredown.reproduce.rehearsal import Rehearsed, rehearse
 from paredown.reproduce.setup import Setup
@@ -126,18 +125,32 @@ def reproduce_figures(
     if data is not None and not Path(data).is_dir():
         raise PareError(f"{data}: there is no such folder; --data is a folder with a folder for every data set.")
     check_available()
-    for file in (file for name in names for file in _files(name, Path(out))):
-        check_output(file, overwrite=True)
+    check_apart(Path(out), [] if data is None else [data])
+    with locked(Path(out)):
+        claim_folder(Path(out), "set of figures", earlier=[f"{name}.json" for name in FIGURES])
+        return _reproduce(names, size, Path(out), data, seed, workers, overwrite, track)
+
+
+def _reproduce(
+    names: list[str],
+    size: str,
+    out: Path,
+    data: str | Path | None,
+    seed: int,
+    workers: int | None,
+    overwrite: bool,
+    track: Track,
+) -> list[Reproduced]:
     setups = {
-        name: Setup(size, seed, Path(out) / "parts", _needs(name, size), None if data is None else Path(data), workers)
+        name: Setup(size, seed, out / "parts", _needs(name, size), None if data is None else Path(data), workers)
         for name in names
     }
     settings = {name: _settings(setup) for name, setup in setups.items()}
-    complete = {} if overwrite else {name: _read(name, Path(out), settings[name]) for name in names}
+    complete = {} if overwrite else {name: _read(name, out, settings[name]) for name in names}
     results = []
     for name in names:
-        results.append(complete.get(name) or _make(name, Path(out), settings[name], setups[name], track))
-        write_summary(Path(out), list(FIGURES))
+        results.append(complete.get(name) or _make(name, out, settings[name], setups[name], track))
+        write_summary(out, list(FIGURES))
     return results
 
 
@@ -183,27 +196,16 @@ def _files(name: str, out: Path) -> tuple[Path, Path, Path]:
 def _read(name: str, out: Path, settings: dict[str, Any]) -> Reproduced | None:
     """The figure if it is complete; None if it is missing or was left unfinished."""
     png, table, record = _files(name, out)
-    if not record.exists():
-        return None
+    saved = read_record(record)
     try:
-        saved = json.loads(record.read_text(encoding="utf-8"))
+        assert saved is not None
         found, claims, digests = saved["settings"], [Claim(**claim) for claim in saved["claims"]], saved["files"]
         seconds, cpu_seconds = float(saved["seconds"]), float(saved["cpu_seconds"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise PareError(
-            f"{record} is not a record of a figure; move it away, or replace it with --overwrite."
-        ) from None
-    different = [
-        f"{key} was {found.get(key)}, now {settings.get(key)}"
-        for key in dict.fromkeys([*settings, *found])
-        if found.get(key) != settings.get(key)
-    ]
-    if different:
-        raise PareError(
-            f"{record} was made with other settings ({'; '.join(different)}). "
-            "Choose another folder with -o, or make it again with --overwrite."
-        )
-    if any(not file.exists() or _digest(file) != digests.get(file.name) for file in (png, table)):
+    except (AssertionError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    advice = "Choose another folder with -o, or make it again with --overwrite."
+    check_same(f"{record} was", found, settings, advice=advice)
+    if any(not file.exists() or file_digest(file) != digests.get(file.name) for file in (png, table)):
         return None
     return Reproduced(name, found, tuple(claims), seconds, cpu_seconds, png, table, record, made=False)
 
@@ -220,9 +222,9 @@ def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: T
     files = _files(name, out)
     # Put in place from the innermost outwards: the record, which says that all is there, comes last.
     with (
-        new_output(files[2], overwrite=True) as record,
-        new_output(files[1], overwrite=True) as csv,
-        new_output(files[0], overwrite=True) as png,
+        write_whole(files[2]) as record,
+        write_whole(files[1]) as csv,
+        write_whole(files[0]) as png,
     ):
         table.write(csv)
         figure.draw(table, png)
@@ -234,7 +236,7 @@ def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: T
             "settings": settings,
             "seconds": seconds,
             "cpu_seconds": cpu_seconds,
-            "files": {files[0].name: _digest(png), files[1].name: _digest(csv)},
+            "files": {files[0].name: file_digest(png), files[1].name: file_digest(csv)},
         }
         write_json(document, record)
     return Reproduced(name, settings, claims, seconds, cpu_seconds, *files, made=True)
@@ -244,8 +246,3 @@ def _cpu_seconds() -> float:
     """Of this process and of those it waited for."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

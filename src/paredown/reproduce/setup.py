@@ -6,7 +6,6 @@ stopped run goes on where it was and a second figure finds what the first has tr
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -16,14 +15,15 @@ from typing import Any, TypeVar
 from paredown import __version__
 from paredown.data import Scores
 from paredown.errors import PareError
-from paredown.io import new_output, read_scores, write_json, write_scores
+from paredown.files import is_own
+from paredown.io import read_scores, write_scores
 from paredown.progress import Track, silent
+from paredown.records import digest, read_record, write_record
 from paredown.reproduce.base import SIZES, Size
 from paredown.reproduce.datasets import Dataset, find_dataset
 from paredown.scoring import score_all
 from paredown.sources import load_column, open_source
 from paredown.sweeps import Swept, plan_sweep, read_settings, sweep_plan
-from paredown.sweeps.runs import content_name
 from paredown.train import Recipe
 from paredown.workers import available_cores, run_jobs
 
@@ -120,7 +120,7 @@ class Setup:
     def sweep(self, config: Mapping[str, Any]) -> Swept:
         """Do a sweep, or what is left of it. Sweeps that differ in their grids or named probes share their runs."""
         settings = read_settings(config)
-        folder = self.parts / f"sweep-{content_name(json.loads(json.dumps(settings.meaning())))}"
+        folder = self.parts / f"sweep-{digest(settings.meaning(), 20)}"
         plan = plan_sweep(settings, out=folder, track=self.track)
         swept = sweep_plan(plan, workers=self.workers, track=self.track)
         if swept.unfinished or swept.failed:
@@ -132,13 +132,13 @@ class Setup:
         """Where the scores are, or will be: `[probe.NAME] scores = FILE` of a sweep that prunes by them."""
         named = {"data": dict(scoring.data), "options": dict(scoring.options), "seed": self.seed}
         named["metrics"] = list(scoring.metrics)
-        return self.parts / f"scores-{content_name(json.loads(json.dumps(named)))}" / "scores.parquet"
+        return self.parts / f"scores-{digest(named, 20)}" / "scores.parquet"
 
     def score(self, scoring: Scoring) -> Scored:
         """Score by all metrics, those that are read off one training together, unless it was done before."""
         file = self.scores_file(scoring)
         folder = file.parent
-        if not file.exists():
+        if not is_own(file):
             folder.mkdir(parents=True, exist_ok=True)
             scores = score_all(
                 open_source(
@@ -151,6 +151,7 @@ class Setup:
                 track=self.track,
                 **scoring.options,
             )
+            file.unlink(missing_ok=True)  # damaged, if it is there
             write_scores(list(scores.values()), file)
         return Scored(file, {metric: read_scores(file, metric=metric) for metric in scoring.metrics})
 
@@ -163,10 +164,10 @@ class Setup:
             label: for the progress bar.
         """
         meaning = {"function": function, "common": common, "paredown": __version__}
-        folder = self.parts / f"jobs-{content_name(json.loads(json.dumps(meaning)))}"
+        folder = self.parts / f"jobs-{digest(meaning, 20)}"
         folder.mkdir(parents=True, exist_ok=True)
-        files = [folder / f"{content_name(json.loads(json.dumps(job)))}.json" for job in jobs]
-        todo = [number for number, file in enumerate(files) if not file.exists()]
+        files = [folder / f"{digest(job, 20)}.json" for job in jobs]
+        todo = [number for number, file in enumerate(files) if read_record(file) is None]
         workers = available_cores() if self.workers is None else self.workers
         outcomes = run_jobs(function, [jobs[number] for number in todo], workers=workers, common=common)
         failed: list[str] = []
@@ -175,11 +176,10 @@ class Setup:
                 if outcome.error is not None:
                     failed.append(outcome.error)
                     continue
-                with new_output(files[todo[outcome.job]], overwrite=True) as part:
-                    write_json(outcome.value, part)
+                write_record(files[todo[outcome.job]], {"value": outcome.value})
         if failed:
             raise PareError(f"{label}: {len(failed)} of {len(todo)} failed, the first of them: {failed[0]}")
-        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        return [(read_record(file) or {})["value"] for file in files]
 
 
 def _column(path: str | None) -> Any:

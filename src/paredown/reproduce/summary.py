@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paredown.io import new_output
+from paredown.files import write_whole
 
 __all__ = ["write_summary"]
 
@@ -42,7 +42,7 @@ def write_summary(out: Path, names: Sequence[str]) -> Path:
             lines.append(f"- **{'Held' if claim['held'] else 'Did not hold'}**: {claim['claim']} {claim['evidence']}")
         lines += ["", f"Size `{record['settings']['size']}`, {_data(record)}; {record['cpu_seconds']:.0f} CPU seconds."]
     path = out / "results.md"
-    with new_output(path, overwrite=True) as part:
+    with write_whole(path) as part:
         part.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 

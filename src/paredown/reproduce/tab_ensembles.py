@@ -20,14 +20,15 @@ import numpy as np
 from paredown.data import Scores
 from paredown.encoders.simclr import train_simclr
 from paredown.errors import PareError
+from paredown.files import is_own
 from paredown.io import read_scores, write_scores
 from paredown.plots import COLORS, RANDOM_COLOR, figure
+from paredown.records import digest
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.datasets import Dataset
 from paredown.reproduce.setup import Plan, Setup
 from paredown.scoring import score
 from paredown.sources import ArrayImages
-from paredown.sweeps.runs import content_name
 from paredown.sweeps.summary import compare_with_random
 from paredown.workers import available_cores, run_jobs
 
@@ -62,7 +63,7 @@ def plan(setup: Setup) -> Plan:
 
 def _scores_file(setup: Setup, data: Dataset) -> Path:
     made_of = {"data": data.name, "examples": data.examples, "scale": setup.scale, "seed": setup.seed}
-    return setup.parts / f"encoders-{content_name(made_of)}" / "scores.parquet"
+    return setup.parts / f"encoders-{digest(made_of, 20)}" / "scores.parquet"
 
 
 def measure(setup: Setup) -> Table:
@@ -105,7 +106,7 @@ def _score(setup: Setup, data: Dataset, file: Path) -> None:
         source = {"file": data.features()["source"], "shape": list(data.shape), "k": data.classes, **settings}
         file.parent.mkdir(parents=True, exist_ok=True)
         jobs = [{"seed": setup.seed + n, "out": str(file.parent / f"member{n}")} for n in range(MEMBERS)]
-        todo = [job for job in jobs if not Path(f"{job['out']}.parquet").exists()]
+        todo = [job for job in jobs if not is_own(Path(f"{job['out']}.parquet"))]
         workers = setup.workers or available_cores()
         outcomes = run_jobs(f"{__name__}:score_by_own_encoder", todo, workers=workers, common=source)
         for outcome in setup.track(outcomes, "training encoders", total=len(todo)):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from paredown.columns import cluster_column
 from paredown.errors import PareError
-from paredown.io import check_output, new_output, provenance_metadata, write_json
+from paredown.io import PARQUET_OPTIONS, check_table_output, new_table, provenance_metadata
 from paredown.progress import Track, silent
 from paredown.scale.counting import Counted, count_scores
 from paredown.scale.cut import Cut
@@ -72,6 +72,7 @@ class StreamedSelection:
     notes: tuple[str, ...]
     scan: Scan
     cuts: _Cuts
+    already: bool = False  # found finished by `prune`, which wrote nothing
 
     def __len__(self) -> int:
         return int(self.kept.sum())
@@ -97,19 +98,17 @@ class StreamedSelection:
         record = self.provenance() | {"metric": self.scores.metric}
         schema = self._schema().with_metadata(provenance_metadata(record))
         clusters = ("cluster",) if "cluster" in self.scores.schema.names else ()
-        check_output(path, overwrite=overwrite)
+        check_table_output(path, overwrite=overwrite)
         # Dictionaries pay for labels only: ids differ in every row, and scores nearly so; row numbers grow by one.
         # Statistics of labels would take as long as all the rest.
-        options: dict[str, Any] = {"compression": "zstd", "use_dictionary": ["label"]}
+        options: dict[str, Any] = {**PARQUET_OPTIONS, "use_dictionary": ["label"]}
         options["write_statistics"] = [name for name in schema.names if name != "label"]
         if not self.scores.text_ids:
             options["column_encoding"] = {"id": "DELTA_BINARY_PACKED"}
-        with new_output(path, overwrite=overwrite) as part, pq.ParquetWriter(part, schema, **options) as writer:
+        with new_table(path, record, overwrite=overwrite) as part, pq.ParquetWriter(part, schema, **options) as writer:
             rows = (self._manifest_rows(kept, schema) for kept in self.batches("id", *clusters))
             for table in _row_groups(rows):
                 writer.write_table(table, row_group_size=table.num_rows)
-        with new_output(path.with_suffix(".json"), overwrite=True) as part:
-            write_json(record, part)
 
     def _schema(self) -> pa.Schema:
         table = self.scores

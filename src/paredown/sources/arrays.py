@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from paredown.reading import (
     read_text,
     reading,
 )
-from paredown.sources.base import OnError, Options, Skipped, VectorSource, files_fingerprint, natural_order
+from paredown.sources.base import OnError, Options, Skipped, VectorSource, natural_order
 
 __all__ = ["RECORD", "ArraySource", "NpySource", "load_column", "open_npz", "read_record"]
 
@@ -42,11 +42,11 @@ class ArraySource(VectorSource):
         labels: ArrayLike | Labels | None = None,
         location: str = "array",
         kind: str = "array",
-        fingerprint: str | None = None,
+        files: Sequence[Path] = (),
     ) -> None:
         array = np.asarray(vectors)
         _check_matrix(location, array.shape, array.dtype)
-        self._vectors, self._fingerprint = array, fingerprint
+        self._vectors, self._files = array, files
         self.dim = array.shape[1]
         ids = np.arange(len(array)) if ids is None else ids
         check_length(location, ids, len(array))
@@ -56,13 +56,16 @@ class ArraySource(VectorSource):
         for first in range(0, len(self._vectors), rows):
             yield self._vectors[first : first + rows]
 
+    def disk_files(self) -> Iterable[Path]:
+        return self._files
+
     def fingerprint(self) -> str:
-        if self._fingerprint is None:
+        if self._fingerprint is None and not self._files:
             digest = hashlib.sha256(repr((self._vectors.shape, self._vectors.dtype.str)).encode())
             for block in self.blocks(self.block_rows):
                 digest.update(np.ascontiguousarray(block).tobytes())
             self._fingerprint = digest.hexdigest()[:16]
-        return self._fingerprint
+        return super().fingerprint()
 
 
 class _Shard(NamedTuple):
@@ -145,17 +148,31 @@ class NpySource(VectorSource):
         return id_array([f"{shard.path.stem}:{row}" for shard in self._shards for row in range(shard.rows)])
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Blocks reach across shards, so that they are the same however the rows are split into files."""
+        kinds = {shard.dtype for shard in self._shards}
+        buffer = np.empty((min(rows, len(self.ids)), self.dim), np.result_type(*kinds))  # read into again and again
+        filled = 0
         for shard in self._shards:
-            buffer = np.empty((min(rows, shard.rows), shard.dim), shard.dtype)  # read into again and again
             with reading(shard.path, ".npy file"), shard.path.open("rb", buffering=0) as stream:
                 stream.seek(shard.offset)
-                for first in range(0, shard.rows, rows):
-                    block = buffer[: min(rows, shard.rows - first)]
-                    _read_into(stream, block, shard.path)
-                    yield block
+                left = shard.rows
+                while left:
+                    piece = buffer[filled : filled + min(left, len(buffer) - filled)]
+                    if shard.dtype == buffer.dtype:
+                        _read_into(stream, piece, shard.path)
+                    else:
+                        stored = np.empty(piece.shape, shard.dtype)
+                        _read_into(stream, stored, shard.path)
+                        piece[:] = stored
+                    filled, left = filled + len(piece), left - len(piece)
+                    if filled == len(buffer):
+                        yield buffer
+                        filled = 0
+        if filled:
+            yield buffer[:filled]
 
-    def fingerprint(self) -> str:
-        return files_fingerprint(shard.path for shard in self._shards)
+    def disk_files(self) -> Iterable[Path]:
+        return (shard.path for shard in self._shards)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -232,7 +249,7 @@ def open_npz(path: Path, options: Options) -> ArraySource:
         labels=arrays.get("labels") if options.labels is None else options.labels,
         location=str(path),
         kind="npz",
-        fingerprint=files_fingerprint([path]),
+        files=[path],
     )
 
 

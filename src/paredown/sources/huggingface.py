@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class HuggingFaceVectors(VectorSource):
     def __init__(self, path: Path, dataset: Any, column: str, *, ids: Any, labels: Any) -> None:
         self.dataset = dataset
         self._vectors = dataset.select_columns([column]).with_format("numpy")
-        self._column, self._fingerprint = column, dataset._fingerprint
+        self._column = column
         with damaged(path, "Hugging Face dataset folder"):
             start = dataset.select_columns([column]).with_format(None)[:1][column]
             self.dim = len(start[0] or ()) if len(dataset) else 0
@@ -90,8 +90,8 @@ class HuggingFaceVectors(VectorSource):
                 )
             yield block
 
-    def fingerprint(self) -> str:
-        return str(self._fingerprint)
+    def disk_files(self) -> Iterable[Path]:
+        return [Path(file["filename"]) for file in self.dataset.cache_files]
 
 
 class HuggingFaceImages(ImageSource):
@@ -103,7 +103,7 @@ class HuggingFaceImages(ImageSource):
         self.dataset = dataset
         # Undecoded, so that one broken image is one broken image and not the end of the run.
         self._images = dataset.select_columns([column]).cast_column(column, datasets.Image(decode=False))
-        self._column, self._fingerprint = column, dataset._fingerprint
+        self._column = column
         self._describe(str(path), "Hugging Face dataset", ids=ids, labels=labels)
 
     def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
@@ -112,8 +112,8 @@ class HuggingFaceImages(ImageSource):
             stored = row[self._column] or {}  # None where the image is null
             yield stored.get("bytes") or Path(stored.get("path") or ""), str(name)
 
-    def fingerprint(self) -> str:
-        return str(self._fingerprint)
+    def disk_files(self) -> Iterable[Path]:
+        return [Path(file["filename"]) for file in self.dataset.cache_files]
 
 
 def _is_vector(feature: Any) -> bool:

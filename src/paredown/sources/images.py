@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from PIL import Image, UnidentifiedImageError
 from paredown.data import Labels
 from paredown.errors import PareError
 from paredown.reading import check_name, check_regular, damaged, explain
-from paredown.sources.base import ImageSource, Options, Skipped, files_fingerprint
+from paredown.sources.base import ImageSource, Options, Skipped
 
 __all__ = ["IMAGE_SUFFIXES", "ImageFiles", "decode_image", "open_image_folder"]
 
@@ -45,8 +45,8 @@ class ImageFiles(ImageSource):
     def file(self, row: int) -> tuple[Path | bytes, str]:
         return self.paths[row], str(self.ids[row])
 
-    def fingerprint(self) -> str:
-        return files_fingerprint(path for path in self.paths if os.path.isfile(path))
+    def disk_files(self) -> Iterable[Path]:
+        return (path for path in self.paths if os.path.isfile(path))
 
 
 def decode_image(source: Path | bytes, name: str) -> Image.Image | Skipped:

@@ -5,8 +5,9 @@ Nothing is downloaded. A missing file is answered with its name, the folder it b
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.data import Labels
 from paredown.errors import PareError, unknown_name
 from paredown.reading import read_text
-from paredown.sources.base import ImageSource, Options, files_fingerprint
+from paredown.sources.base import ImageSource, Options
 from paredown.sources.formats import Pixels, pickled_item, read_cifar_binary, read_cifar_pickle, read_idx, read_mat
 from paredown.sources.pickles import plain_pickle
 
@@ -58,8 +59,13 @@ class ArrayImages(ImageSource):
         header = f"{magic} {image.shape[1]} {image.shape[0]} 255\n".encode()
         return header + image.tobytes(), str(self.ids[row])
 
+    def disk_files(self) -> Iterable[Path]:
+        return self._files
+
     def fingerprint(self) -> str:
-        return files_fingerprint(self._files)
+        if self._fingerprint is None and not self._files:
+            self._fingerprint = hashlib.sha256(f"{self.pixels.shape}".encode() + self.pixels.tobytes()).hexdigest()[:16]
+        return super().fingerprint()
 
 
 class _Part(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from paredown.columns import as_written, id_column, label_column
 from paredown.data import Labels, join_ids, join_labels, name_rows
 from paredown.errors import PareError
 from paredown.reading import check_memory, damaged, read_parquet, reading
-from paredown.sources.base import Options, Skipped, VectorSource, files_fingerprint, natural_order
+from paredown.sources.base import Options, Skipped, VectorSource, natural_order
 from paredown.sources.images import ImageFiles
 
 __all__ = [
@@ -130,8 +130,8 @@ class ParquetSource(VectorSource):
             )
         return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), self.dim)
 
-    def fingerprint(self) -> str:
-        return files_fingerprint(self._files)
+    def disk_files(self) -> Iterable[Path]:
+        return self._files
 
 
 def open_manifest(path: Path, options: Options) -> ImageFiles:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tarfile
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 from paredown.data import Labels
 from paredown.errors import PareError
 from paredown.reading import MEMORY, check_memory, check_regular, explain
-from paredown.sources.base import ImageSource, Options, Skipped, files_fingerprint, natural_order
+from paredown.sources.base import ImageSource, Options, Skipped, natural_order
 from paredown.sources.images import IMAGE_SUFFIXES
 
 __all__ = ["Member", "WebDataset", "read_members", "split_name"]
@@ -155,5 +155,5 @@ class WebDataset(ImageSource):
         images = ((data, m.key) for m, data in self.members(tar) if m.suffix in IMAGE_SUFFIXES)
         return islice(images, first - self._starts[tar], None)
 
-    def fingerprint(self) -> str:
-        return files_fingerprint(self.tars)
+    def disk_files(self) -> Iterable[Path]:
+        return self.tars

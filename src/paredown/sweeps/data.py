@@ -6,8 +6,7 @@ Images that would take too much are not copied: workers open their source again 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,11 @@ from numpy.typing import NDArray
 from paredown.data import Labels, hash_ids
 from paredown.encoders.pipeline import default_workers
 from paredown.errors import PareError
-from paredown.io import new_output, read_scores, write_json
+from paredown.files import file_digest, write_whole
+from paredown.io import read_scores
 from paredown.progress import Track, silent
+from paredown.reading import read_npy_header
+from paredown.records import changes, read_record, write_json
 from paredown.sources import ArrayImages, ArraySource, ImageSource, Source, load_column, open_source
 from paredown.sweeps.settings import Data, Scorer
 from paredown.train import Recipe
@@ -52,18 +54,33 @@ def prepare_data(data: Data, recipes: dict[str, Recipe], folder: Path, *, track:
         made_of = {**found, "encoder": data.encoder, "label_noise": data.label_noise, "streamed": streamed}
         if kind == "images":
             made_of |= {"image_size": recipe.image_size, "augment": recipe.augment}
-        record = folder / kind / "data.json"
-        if record.exists() and json.loads(record.read_text(encoding="utf-8"))["made_of"] == made_of:
+        if _is_whole(folder / kind, made_of):
             continue
-        with new_output(folder / kind, folder=True, overwrite=True) as part:
+        with write_whole(folder / kind, folder=True) as part:
             memory = 1 if streamed else _ALL
             trained = load_examples(train, recipe, encoder=data.encoder, memory=memory, track=track)
             tested = load_examples(test, recipe, like=trained, memory=memory, track=track)
             kept = {name: _keep(part / name, examples) for name, examples in (("train", trained), ("test", tested))}
             np.save(part / "train_labels.npy", _noisy(trained, data.label_noise))
             np.save(part / "test_labels.npy", tested.labels)
-            write_json({"made_of": made_of, "classes": list(trained.classes), "inputs": kept}, part / "data.json")
+            record = {"made_of": made_of, "classes": list(trained.classes), "inputs": kept}
+            record |= {"sha256": {file.name: file_digest(file) for file in sorted(part.glob("*.npy"))}}
+            write_json(record, part / "data.json")
     return found
+
+
+def _is_whole(folder: Path, made_of: dict[str, Any]) -> bool:
+    """Whether the examples are there in this form, none of their files missing or cut short."""
+    record = read_record(folder / "data.json")
+    if record is None or changes(record.get("made_of", {}), made_of):
+        return False
+    try:
+        for name in record.get("sha256", ()):
+            with (folder / name).open("rb") as stream:
+                read_npy_header(stream, (folder / name).stat().st_size)
+    except (OSError, PareError):
+        return False
+    return True
 
 
 def _labels_fingerprint(source: Source) -> str:
@@ -129,14 +146,16 @@ def align_scores(data: Data, scorer: Scorer, file: Path) -> None:
             f"the first of them {missing[0]!r}; score that source, or give the scores its ids."
         )
     rows = np.array([place[identity] for identity in train.ids.tolist()], np.int64)
-    with new_output(file, overwrite=True) as part, part.open("wb") as stream:
+    with write_whole(file) as part, part.open("wb") as stream:
         np.save(stream, given.values[rows], allow_pickle=False)
 
 
 @lru_cache(maxsize=4)
 def open_data(folder: Path) -> tuple[TrainingSet, TrainingSet]:
     """The training and test examples in one form: mapped from disk, where ids are row numbers, or decoded when used."""
-    record = json.loads((folder / "data.json").read_text(encoding="utf-8"))
+    record = read_record(folder / "data.json")
+    if record is None:
+        raise PareError(f"{folder}: the data of the sweep are damaged; run the same sweep again to make them anew.")
     train, test = (
         _reopened(folder, name, tuple(record["classes"]), record["inputs"][name]) for name in ("train", "test")
     )
@@ -197,6 +216,9 @@ class _SomeImages(ImageSource):
 
     def file(self, row: int) -> tuple[Path | bytes, str]:
         return self._parent.file(int(self._rows[row]))  # under its own name, for messages
+
+    def disk_files(self) -> Iterable[Path]:
+        return self._parent.disk_files()
 
     def fingerprint(self) -> str:
         return hashlib.sha256(self._parent.fingerprint().encode() + self._rows.tobytes()).hexdigest()[:16]

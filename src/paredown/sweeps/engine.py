@@ -13,13 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paredown import __version__
-from paredown.checkpoint import Checkpoint
+from paredown.checkpoint import keep_settings
 from paredown.errors import PareError
-from paredown.io import new_output, provenance_metadata
+from paredown.files import check_apart, claim_folder, clear_temporaries, locked, write_whole
+from paredown.io import PARQUET_OPTIONS, provenance_metadata
 from paredown.progress import Track, silent
+from paredown.records import digest
 from paredown.sweeps.data import align_scores, prepare_data
-from paredown.sweeps.jobs import read_result, write_result
-from paredown.sweeps.runs import Run, Scoring, content_name, expand, scorings
+from paredown.sweeps.jobs import read_result, read_scores, write_result
+from paredown.sweeps.runs import Run, Scoring, expand, scorings
 from paredown.sweeps.settings import Scorer, Settings, read_settings
 from paredown.train import find_recipe
 from paredown.train.runtime import available_workers
@@ -84,7 +86,7 @@ def sweep_plan(plan: Plan, *, workers: int | None = None, track: Track = silent,
     workers = available_workers() if workers is None else workers
     if workers < 1:
         raise PareError(f"workers must be at least 1, got {workers}.")
-    with Crew() as crew:  # those who scored go on to train: torch takes seconds to import
+    with locked(plan.folder), Crew() as crew:  # those who scored go on to train: torch takes seconds to import
         run_jobs = engine or crew.run_jobs
         lost = _score(plan, workers, track, run_jobs)
         died = {run: reason for run, reason in lost.items() if not plan.files[run].exists()}
@@ -110,7 +112,11 @@ def plan_sweep(
         probe = find_recipe(scorer.options.get("recipe", "mlp"))
         if scorer.inputs is not None:
             forms.setdefault(scorer.inputs, probe if probe.inputs == scorer.inputs else find_recipe("mlp"))
-    found = prepare_data(settings.data, forms, folder / "data", track=track)
+    check_apart(folder, settings.data.paths())
+    claim_folder(folder, "sweep", earlier=["settings.json"])
+    with locked(folder):
+        clear_temporaries(folder)
+        found = prepare_data(settings.data, forms, folder / "data", track=track)
     largest = max(settings.grid.initial_size)
     if largest > found["examples"]:
         raise PareError(
@@ -118,11 +124,11 @@ def plan_sweep(
             f"{found['examples']:,}; leave out the larger sizes."
         )
     meaning = {"paredown": __version__, "found": found, **settings.meaning()}
-    Checkpoint(folder, meaning)
+    keep_settings(folder, meaning, kind="sweep")
     runs = expand(settings.grid)
     scorers = {name: _meaning_of(settings.probe.find(name)) for name in settings.grid.metric}
     files = {run: folder / "runs" / f"{run.name(meaning, scorers.get(run.metric))}.json" for run in runs}
-    results = {run: read_result(file) for run, file in files.items()}
+    results = {run: read_result(file, run) for run, file in files.items()}
     again = {None, "failed"} if retry_failed else {None}
     todo = tuple(run for run, result in results.items() if (result or {}).get("status") in again)
     return Plan(settings, folder, meaning, files, todo)
@@ -130,7 +136,7 @@ def plan_sweep(
 
 def _score(plan: Plan, workers: int, track: Track, engine: Engine) -> dict[Run, str]:
     """Score the initial sets that runs are waiting for; the runs whose scores could not be made, and why."""
-    needed = [scoring for scoring in scorings(list(plan.todo)) if not _scores_file(plan, scoring).exists()]
+    needed = [scoring for scoring in scorings(list(plan.todo)) if read_scores(_scores_file(plan, scoring)) is None]
     given = {scoring for scoring in needed if _scorer(plan, scoring).scores is not None}
     for name in sorted({scoring.metric for scoring in given}):
         scoring = next(scoring for scoring in given if scoring.metric == name)
@@ -209,11 +215,11 @@ def _scores_file(plan: Plan, scoring: Scoring) -> Path:
     """Where the scores of an initial set are; those of a file are the same for all of them."""
     meaning = _meaning_of(_scorer(plan, scoring))
     own = {} if "scores" in meaning else {"initial_size": scoring.initial_size, "seed": scoring.seed}
-    return plan.folder / "scores" / f"{content_name({**meaning, **own, **plan.meaning['found']})}.npy"
+    return plan.folder / "scores" / f"{digest({**meaning, **own, **plan.meaning['found']}, 20)}.npy"
 
 
 def _results(plan: Plan) -> dict[Run, dict[str, Any]]:
-    found = {run: read_result(file) for run, file in plan.files.items()}
+    found = {run: read_result(file, run) for run, file in plan.files.items()}
     return {run: result for run, result in found.items() if result is not None}
 
 
@@ -242,6 +248,6 @@ def _collect(plan: Plan) -> pa.Table:
     table = pa.table({"run": names, **columns}).replace_schema_metadata(provenance_metadata(plan.meaning))
     timings = pa.table({"run": names, "seconds": [result["seconds"] for result in results.values()]})
     for name, content in (("results", table), ("timings", timings)):
-        with new_output(plan.folder / f"{name}.parquet", overwrite=True) as part:
-            pq.write_table(content, part, compression="zstd")
+        with write_whole(plan.folder / f"{name}.parquet") as part:
+            pq.write_table(content, part, **PARQUET_OPTIONS)
     return table

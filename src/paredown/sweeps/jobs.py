@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
-from paredown.io import new_output, write_json
+from paredown.files import write_whole
+from paredown.reading import read_array
+from paredown.records import read_record, tuples, write_record
 from paredown.scoring import score
 from paredown.selection import select
 from paredown.sweeps.data import initial_rows, initial_source, open_data
@@ -22,7 +23,15 @@ from paredown.train import Recipe
 from paredown.train.loop import train
 from paredown.train.schedule import planned_steps
 
-__all__ = ["read_result", "run_student", "score_initial_set", "student_steps", "weights_file", "write_result"]
+__all__ = [
+    "read_result",
+    "read_scores",
+    "run_student",
+    "score_initial_set",
+    "student_steps",
+    "weights_file",
+    "write_result",
+]
 
 
 def score_initial_set(common: dict[str, Any], job: dict[str, Any]) -> str | None:
@@ -31,14 +40,14 @@ def score_initial_set(common: dict[str, Any], job: dict[str, Any]) -> str | None
     Returns why it cannot be done, if it cannot.
     """
     scoring = Scoring(**job["scoring"])
-    scorer = Scorer(job["metric"], _tuples(job["options"]))
+    scorer = Scorer(job["metric"], tuples(job["options"]))
     examples, _ = open_data(Path(common["data"]) / str(scorer.inputs))
     source = initial_source(examples, initial_rows(len(examples), scoring.initial_size, scoring.seed))
     try:
         scores = score(source, metric=scorer.metric, seed=scoring.seed, **scorer.options)
     except PareError as error:
         return str(error)
-    with new_output(Path(job["file"]), overwrite=True) as part, part.open("wb") as stream:
+    with write_whole(Path(job["file"])) as part, part.open("wb") as stream:
         np.save(stream, scores.values, allow_pickle=False)
     return None
 
@@ -46,7 +55,7 @@ def score_initial_set(common: dict[str, Any], job: dict[str, Any]) -> str | None
 def run_student(common: dict[str, Any], job: dict[str, Any]) -> str:
     """Train one student on its subset, test it, and write what came out; a failure is a result too."""
     run = Run(**job["run"])
-    recipe = Recipe(**_tuples(common["recipe"]))
+    recipe = Recipe(**tuples(common["recipe"]))
     start = time.perf_counter()
     outcome: dict[str, Any]
     try:
@@ -59,13 +68,7 @@ def run_student(common: dict[str, Any], job: dict[str, Any]) -> str:
 
 def write_result(run: Run, file: Path, **outcome: Any) -> None:
     """What came of a run, in the file that is its completion mark."""
-    with new_output(file, overwrite=True) as part:
-        write_json({"run": asdict(run), **outcome}, part)
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    write_record(file, {"run": asdict(run), **outcome})
 
 
 def _train(run: Run, recipe: Recipe, common: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +78,8 @@ def _train(run: Run, recipe: Recipe, common: dict[str, Any], job: dict[str, Any]
     watched = test if common["test_every_epoch"] else None
     trained = train(recipe, examples, rows=rows, seed=run.seed, steps=steps, test=watched)
     if common["keep_weights"]:
-        trained.save_weights(weights_file(Path(job["file"])), overwrite=True)
+        with write_whole(weights_file(Path(job["file"]))) as part:
+            trained.save_weights(part)
     logits = trained.logits(test)
     correct = logits.argmax(axis=1) == test.labels
     n_classes = len(examples.classes)
@@ -100,7 +104,7 @@ def _subset(run: Run, labels: NDArray[np.int64], n: int, scores: str | None) -> 
     initial = initial_rows(n, run.initial_size, run.seed)
     if run.keep_fraction == 1:
         return initial
-    values = np.zeros(len(initial)) if scores is None else np.load(scores, allow_pickle=False)
+    values = np.zeros(len(initial)) if scores is None else read_array(scores, memory=None)
     if len(values) == n:  # scores of all examples, made before
         values = values[initial]
     kept = select(
@@ -141,6 +145,15 @@ def _cross_entropy(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> fl
     return float((log_sum - shifted[np.arange(len(labels)), labels]).mean())
 
 
-def read_result(file: Path) -> dict[str, Any] | None:
-    """What came out of a run, or None if it has not ended."""
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+def read_result(file: Path, run: Run) -> dict[str, Any] | None:
+    """What came out of a run, or None if it has not ended, or its file is damaged or of another run."""
+    result = read_record(file)
+    return result if result is not None and result.get("run") == asdict(run) and "status" in result else None
+
+
+def read_scores(file: Path) -> NDArray[Any] | None:
+    """The scores of an initial set, or None if they are not there or damaged."""
+    try:
+        return read_array(file, memory=None)
+    except PareError:
+        return None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
+from paredown.records import digest
 from paredown.sweeps.settings import Grid
 
 __all__ = ["Run", "Scoring", "expand", "scorings"]
@@ -43,12 +42,7 @@ class Run:
     def name(self, meaning: dict[str, Any], scorer: Any) -> str:
         """A hash of the run and of everything else its result depends on; `scorer` is what its metric stands for."""
         used = {} if self.scoring is None else {"scorer": scorer}
-        return content_name({"run": asdict(self), **used, **meaning})
-
-
-def content_name(value: Any) -> str:
-    """A short hash of plain values."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:20]
+        return digest({"run": asdict(self), **used, **meaning}, 20)
 
 
 def expand(grid: Grid) -> list[Run]:

@@ -13,7 +13,9 @@ from paredown.errors import PareError, unknown_name
 from paredown.kinds import check_kind
 from paredown.metrics import METRICS
 from paredown.reading import damaged, read_text
+from paredown.records import tuples
 from paredown.selection import STRATEGIES
+from paredown.sources import named_dataset
 from paredown.train import RECIPES, Recipe, find_recipe
 
 __all__ = ["Data", "Grid", "Probe", "Scorer", "Settings", "Student", "read_settings"]
@@ -29,6 +31,12 @@ class Data:
     test_labels: str | None = None
     encoder: str = "auto"  # how images become features, where the student is trained on features
     label_noise: float = 0.0  # share of the training labels replaced by other ones at random
+
+    def paths(self) -> list[str]:
+        """The files and folders that are read."""
+        named = [place for place in (self.source, self.test, self.labels, self.test_labels) if place is not None]
+        known = [named_dataset(place) for place in named]
+        return [place if found is None else str(found[1]) for place, found in zip(named, known, strict=True)]
 
     def check(self) -> None:
         if not 0 <= self.label_noise < 1:
@@ -225,13 +233,13 @@ def _settings(values: Mapping[str, Any], where: str) -> Settings:
         probe = dict(values.get("probe", {}))
         own = {entry.name for entry in fields(Student)} - {"changes"}
         changes = {name: student.pop(name) for name in list(student) if name not in own}
-        named = {name: _tuples(probe.pop(name)) for name in list(probe) if isinstance(probe[name], Mapping)}
+        named = {name: tuples(probe.pop(name)) for name in list(probe) if isinstance(probe[name], Mapping)}
         probe.setdefault("recipe", student.get("recipe", "mlp"))
         return Settings(
             data=_part(Data, values["data"]),
             grid=_part(Grid, _lists(values["grid"])),
-            student=Student(**student, changes=_tuples(changes)),
-            probe=Probe(_tuples(probe), named),
+            student=Student(**student, changes=tuples(changes)),
+            probe=Probe(tuples(probe), named),
         ).check()
     except PareError as error:
         raise PareError(f"{where}: {error}") from error
@@ -264,10 +272,6 @@ def _lists(values: Mapping[str, Any]) -> dict[str, Any]:
             raise PareError(f"[grid] seeds is how many, at least 1; got {number!r}.")
         given["seed"] = list(range(number))
     return {name: tuple(value) if isinstance(value, list | tuple) else (value,) for name, value in given.items()}
-
-
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _all(name: str, values: Sequence[Any], holds: Any, what: str) -> None:

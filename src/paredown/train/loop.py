@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
-from paredown.io import new_output
+from paredown.files import new_output
 from paredown.progress import Track, silent
 from paredown.train.augment import crop_and_flip, flip
 from paredown.train.checks import check_labels, checked_rows, checked_steps, missing_classes

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paredown.checkpoint import Checkpoint
+from paredown.checkpoint import keep_settings
 from paredown.errors import PareError
-from paredown.io import new_output
+from paredown.files import write_whole
+from paredown.records import digest
 
 if TYPE_CHECKING:
     import torch
@@ -18,9 +20,10 @@ __all__ = ["TrainingCheckpoint"]
 class TrainingCheckpoint:
     """A folder with the state after the last finished epoch, and the settings that the run was begun under.
 
-    Other settings are refused by name. A new state replaces the old one only when it is complete, so that a full disk
-    or a kill while it is written loses one epoch at most. A recorder goes along if it has `save(path)` and
-    `resume(path)`, under a name of its own for every epoch, so that weights and recorder are always of the same one.
+    Other settings are refused by name; a damaged state, or one of other settings, counts as missing. A new state
+    replaces the old one only when it is complete, so that a full disk or a kill while it is written loses one epoch
+    at most. A recorder goes along if it has `save(path)` and `resume(path)`, under a name of its own for every epoch,
+    so that weights and recorder are always of the same one.
     """
 
     def __init__(self, folder: str | Path, settings: dict[str, Any], recorder: Any = None) -> None:
@@ -31,7 +34,8 @@ class TrainingCheckpoint:
                 "a recorder that goes with a checkpoint needs save(path) and resume(path), or what it saw before a "
                 f"kill would be lost; {type(recorder).__name__} lacks them. Train without checkpoint or recorder."
             )
-        Checkpoint(self._folder, settings)
+        keep_settings(self._folder, settings, kind="unfinished training")
+        self._settings = digest(settings)
 
     @property
     def _state(self) -> Path:
@@ -46,20 +50,20 @@ class TrainingCheckpoint:
 
         if not self._state.exists():
             return []
+        fresh = {"network": deepcopy(network.state_dict()), "optimizer": deepcopy(optimizer.state_dict())}
         try:
             state = torch.load(self._state, map_location="cpu", weights_only=True)
+            if state.get("settings", self._settings) != self._settings:
+                return []
+            history = list(state["history"])
             network.load_state_dict(state["network"])
             optimizer.load_state_dict(state["optimizer"])
-            history = state["history"]
             if self._recorder is not None:
                 self._recorder.resume(self._recording(len(history)))
-        except PareError:
-            raise
-        except Exception as error:  # torch raises many types for a damaged file
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise PareError(
-                f"{self._state}: not a readable state of training ({reason}); remove {self._folder} to start anew."
-            ) from error
+        except Exception:  # torch raises many types for a damaged file: all epochs are then trained again
+            network.load_state_dict(fresh["network"])
+            optimizer.load_state_dict(fresh["optimizer"])
+            return []
         return history
 
     def save(self, network: torch.nn.Module, optimizer: torch.optim.Optimizer, history: list[Any]) -> None:
@@ -67,10 +71,11 @@ class TrainingCheckpoint:
         import torch
 
         if self._recorder is not None:
-            with new_output(self._recording(len(history)), overwrite=True) as part:
+            with write_whole(self._recording(len(history))) as part:
                 self._recorder.save(part)
         state = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "history": history}
-        with new_output(self._state, overwrite=True) as part, part.open("wb") as stream:
+        state["settings"] = self._settings
+        with write_whole(self._state) as part, part.open("wb") as stream:
             torch.save(state, stream)
         for old in self._folder.glob("recorder-*.npz"):
             if old != self._recording(len(history)):

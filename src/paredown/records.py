@@ -1,0 +1,134 @@
+"""Settings on record: written as canonical JSON, compared on the next run, and then resumed or refused.
+
+Every result depends on settings, and every run that may be resumed, reused or merged must first find out whether it was
+made under the same ones. This is the only place that knows how: `digest` names settings by their content, `changes`
+says what differs, and `read_record` takes a damaged record for a missing one, so that the work is done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from paredown.errors import PareError
+from paredown.files import write_whole
+
+__all__ = [
+    "Change",
+    "canonical",
+    "changes",
+    "check_same",
+    "digest",
+    "json_values",
+    "read_record",
+    "tuples",
+    "write_json",
+    "write_record",
+]
+
+_SHOWN = 80  # characters of a value in a message
+
+
+def canonical(value: Any) -> str:
+    """Settings as JSON that is the same for equal settings: keys in order, paths and numpy numbers as plain values."""
+    return json.dumps(value, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # numpy's numbers and arrays
+        return value.tolist()
+    raise TypeError(f"a setting cannot be recorded: {value!r}")
+
+
+def digest(value: Any, length: int = 16) -> str:
+    """A short hash of settings, by which they are known again."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:length]
+
+
+def json_values(value: Any) -> Any:
+    """Settings as they will be read back: tuples are lists, keys are text."""
+    return json.loads(canonical(value))
+
+
+def tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings out of JSON, which has no tuples, as the frozen dataclasses take them."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+# --- what differs --------------------------------------------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """A setting that differs between a record and the present run."""
+
+    name: str  # `options.k` for one inside another
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"{self.name} was {_short(self.before)} and is now {_short(self.now)}"
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any], *, names: Iterable[str] | None = None) -> list[Change]:
+    """The settings that differ, in the order of the present ones; those of a group are told one by one.
+
+    `names` are those to be compared; all if not given.
+    """
+    before, now = json_values(before), json_values(now)
+    if names is None:
+        names = dict.fromkeys([*now, *before])
+    return [change for name in names for change in _compare(str(name), before.get(name), now.get(name))]
+
+
+def _compare(name: str, before: Any, now: Any) -> list[Change]:
+    if before == now:
+        return []
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = dict.fromkeys([*now, *before])
+        return [change for key in keys for change in _compare(f"{name}.{key}", before.get(key), now.get(key))]
+    return [Change(name, before, now)]
+
+
+def check_same(
+    what: str, before: Mapping[str, Any], now: Mapping[str, Any], *, advice: str, names: Iterable[str] | None = None
+) -> None:
+    """Raise unless the settings are the same, naming the first that differs.
+
+    `what` begins the message, such as `swept holds an unfinished sweep`; `advice` ends it.
+    """
+    differing = changes(before, now, names=names)
+    if differing:
+        raise PareError(f"{what} made with other settings: {differing[0]}. {advice}")
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+# --- records on disk -----------------------------------------------------------------------------------------------
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Write a JSON document for people and machines."""
+    path.write_text(json.dumps(value, indent=2, default=_plain) + "\n", encoding="utf-8")
+
+
+def write_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Write a record, whole, in place of an earlier one."""
+    with write_whole(path) as part:
+        write_json(record, part)
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """A record, or None where there is none or a damaged one: what it stood for is then done again."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):  # ValueError: neither JSON nor UTF-8
+        return None
+    return record if isinstance(record, dict) else None

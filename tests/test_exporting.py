@@ -50,8 +50,10 @@ def test_moved_or_changed_data(tmp_path, image_folder, pruned_images) -> None:
         pdn.export(manifest, to="paths", out=tmp_path / "paths.txt")
     assert pdn.export(manifest, to="paths", out=tmp_path / "paths.txt", source=tmp_path / "moved") == 30
     (tmp_path / "moved" / kept.ids[0]).unlink()
-    with pytest.raises(PareError, match=r"1 of the 30 kept ids are not in it; is it the data that were scored\?"):
+    with pytest.raises(PareError, match=r"not the data that were scored: their fingerprint was v2-\w+ and is v2-\w+"):
         pdn.export(manifest, to="images", out=tmp_path / "kept", source=tmp_path / "moved")
+    with pytest.raises(PareError, match=r"1 of the 30 kept ids are not in it; is it the data that were scored\?"):
+        pdn.export(manifest, to="images", out=tmp_path / "kept", source=tmp_path / "moved", trust_source=True)
     assert not (tmp_path / "kept").exists()
 
 
@@ -101,7 +103,7 @@ def test_webdataset_reshard(tmp_path, digits) -> None:
                     tar.addfile(info, io.BytesIO(data))
     kept = pdn.prune(source, keep_fraction=0.4, out=tmp_path / "pruned", scoring={"encoder": "pixels"})
     pdn.export(tmp_path / "pruned", to="webdataset", out=tmp_path / "new", shard_size=5)
-    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["00000.tar", "00001.tar", "00002.tar"]
+    assert sorted(p.name for p in (tmp_path / "new").glob("*")) == [".paredown", "00000.tar", "00001.tar", "00002.tar"]
     back = pdn.open_source(tmp_path / "new")
     assert back.ids.tolist() == kept.ids.tolist()
     assert back.labels is not None
@@ -109,7 +111,7 @@ def test_webdataset_reshard(tmp_path, digits) -> None:
 
     import webdataset  # the real library reads what was written
 
-    urls = sorted(str(p) for p in (tmp_path / "new").iterdir())
+    urls = sorted(str(p) for p in (tmp_path / "new").glob("*.tar"))
     samples = list(webdataset.WebDataset(urls, shardshuffle=False))
     assert [sample["__key__"] for sample in samples] == kept.ids.tolist()
 

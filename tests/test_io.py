@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import paredown as pdn
+from paredown import files
 from paredown.data import Labels, Scores, id_array
 from paredown.errors import PareError
 from paredown.files import check_output, new_output
@@ -85,8 +86,7 @@ def test_failure_leaves_nothing(tmp_path, folder) -> None:
     with pytest.raises(RuntimeError, match="half way"), new_output(out, folder=folder) as part:
         (part / "x" if folder else part).write_text("half")
         raise RuntimeError("half way")
-    assert not out.exists()
-    assert list((tmp_path / "deep").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("folder", [False, True])
@@ -110,13 +110,14 @@ def test_existing_output_is_refused_or_replaced_whole(tmp_path, folder) -> None:
     assert content() == "old"
     write("new", overwrite=True)
     assert content() == "new"
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == (["out"] if folder else [".out.paredown", "out"])
 
 
 def test_failed_rename_puts_the_old_folder_back(tmp_path, monkeypatch) -> None:
     out = tmp_path / "out"
     with new_output(out, folder=True) as part:
         (part / "x").write_text("old")
+    monkeypatch.setattr(files, "_rename", lambda *_: False)  # a system without an exchange in one step
     rename, calls = os.rename, []
 
     def fail_second(a, b) -> None:

@@ -182,15 +182,14 @@ def test_files_that_are_no_models_are_refused(digits, fitted, tmp_path) -> None:
 
 
 def test_a_killed_run_refuses_another_model(digits, fitted, tmp_path, monkeypatch) -> None:
-    from paredown import fitting, scoring
+    from paredown import fitting
     from paredown.sources import base
 
     monkeypatch.setattr(base, "BLOCK_BYTES", 32 * 64 * 4)
     monkeypatch.setattr(fitting, "_PART_BATCHES", 2)
-    monkeypatch.setattr(scoring, "rmtree", lambda *a, **k: None)  # as if killed before the end
-    whole = pdn.score(digits[0], model=fitted[0], checkpoint=tmp_path / "parts")
+    whole = pdn.score(digits[0], model=fitted[0], checkpoint=tmp_path / "parts", keep_checkpoint=True)  # as if killed
     assert whole.values.tobytes() == fitted[1].values.tobytes()
-    with pytest.raises(PareError, match="unfinished run with another model"):
+    with pytest.raises(PareError, match="unfinished run made with other settings: model was"):
         pdn.score(digits[0], checkpoint=tmp_path / "parts")
 
 

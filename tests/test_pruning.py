@@ -29,7 +29,8 @@ def test_prune_writes_a_manifest_its_provenance_and_a_class_table(paredown, embe
     assert "Kept 1,438 of 1,797 examples" in result.stdout
     assert "1,797 examples x 64 dimensions; about" in result.stderr  # the estimate comes first
     assert "rank correlation" in result.stdout
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["classes.csv", "manifest.json", "manifest.parquet"]
+    written = [".paredown", "classes.csv", "manifest.json", "manifest.parquet"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == written
     table = pq.read_table(tmp_path / "out" / "manifest.parquet")
     assert table.num_rows == 1797
     assert table["keep"].to_numpy().sum() == 1438
@@ -180,11 +181,11 @@ def test_skip_leaves_out_bad_rows(paredown, tmp_path, digits) -> None:
 
 
 def test_overwrite_replaces_the_whole_folder(paredown, embeddings, tmp_path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old.txt").write_text("old")
-    assert paredown("prune", embeddings, "-o", "out", "--overwrite").returncode == 0
-    assert not (tmp_path / "out" / "old.txt").exists()
-    assert (tmp_path / "out" / "manifest.parquet").exists()
+    assert paredown("prune", embeddings, "--labels", "labels.npy", "-o", "out").returncode == 0
+    assert (tmp_path / "out" / "classes.csv").exists()
+    assert paredown("prune", embeddings, "-o", "out", "--metric", "random", "--overwrite").returncode == 0
+    assert not (tmp_path / "out" / "classes.csv").exists()
+    assert pdn.read_manifest(tmp_path / "out")[0].metric == "random"
 
 
 def test_debug_shows_the_traceback(paredown) -> None:

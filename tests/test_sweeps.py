@@ -139,7 +139,9 @@ def test_a_sweep_ends_in_one_table_and_goes_on_where_it_was(config: dict[str, An
     larger = sweep(with_(config, "grid", seeds=3), out=tmp_path / "swept", engine=here)
     assert larger.table.num_rows == 18
     assert all(file.stat().st_mtime_ns == times[file] for file in files if file not in changed)
-    with pytest.raises(PareError, match="another student"):
+    with pytest.raises(
+        PareError, match=r"holds a sweep made with other settings: student.learning_rate was 0.005 and is now 0.5"
+    ):
         sweep(with_(config, "student", learning_rate=0.5), out=tmp_path / "swept", engine=here)
 
 
@@ -263,7 +265,7 @@ def test_data_prepared_for_other_settings_are_made_again(config: dict[str, Any],
     labels = np.load(tmp_path / "swept" / "data" / "features" / "train_labels.npy")
     assert np.mean(labels != np.arange(90) % 3) > 0.3
     np.save(tmp_path / "train_labels.npy", np.arange(1, 91) % 3)
-    with pytest.raises(PareError, match="another found"):
+    with pytest.raises(PareError, match=r"other settings: found.train_labels was"):
         sweep(noisy, out=tmp_path / "swept")
 
 

@@ -111,7 +111,7 @@ def test_a_killed_run_redoes_one_portion(metric: str, source, trainings, tmp_pat
         pdn.score(source, metric=metric, checkpoint=tmp_path / "parts", **options)
     monkeypatch.setattr(module, "train_ensemble", through)
     trainings.clear()
-    with pytest.raises(PareError, match="unfinished run with another seed: 0, now 1"):
+    with pytest.raises(PareError, match="other settings: seed was 0 and is now 1"):
         pdn.score(source, metric=metric, checkpoint=tmp_path / "parts", **options | {"seed": 1})
     again = pdn.score(source, metric=metric, checkpoint=tmp_path / "parts", **options)
     assert len(trainings) == 1

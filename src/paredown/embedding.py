@@ -213,8 +213,6 @@ def _embed_locked(
     trust_source: bool,
     loading: dict[str, Any],
 ) -> Store:
-    if overwrite:
-        check_only_store(home)
     known = {
         "source": images.fingerprint(),
         "examples": len(images),
@@ -224,6 +222,8 @@ def _embed_locked(
     }
     # A store with other settings stays as it is; with `overwrite` the new one grows beside it.
     places = {place: read_noted(place) for place in ([home, replacement_of(home)] if overwrite else [home])}
+    if overwrite:
+        check_only_store(home)
     state = {} if trust_source else images.state()
 
     def usable(now: dict[str, Any]) -> list[Path]:

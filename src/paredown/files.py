@@ -390,7 +390,7 @@ def claim_folder(folder: Path, kind: str, *, earlier: Iterable[str] = ()) -> Non
     Args:
         folder: which may hold nothing, or what an earlier run put there under its lock.
         kind: what it holds, such as `sweep`: a folder of another kind is refused.
-        earlier: names of files by which a folder of this kind is known that has no mark yet.
+        earlier: names of JSON documents by which a folder of this kind is known that has no mark yet.
     """
     check_apart(folder, ())
     if folder.exists() and not folder.is_dir():
@@ -400,7 +400,7 @@ def claim_folder(folder: Path, kind: str, *, earlier: Iterable[str] = ()) -> Non
         return
     if mark is not None and mark.get("kind") is not None:
         raise PareError(f"{folder} holds a {mark['kind']}, not a {kind}; choose another output.")
-    known = any((folder / name).is_file() for name in earlier)
+    known = any(_is_earlier_record(folder / name) for name in earlier)
     if folder.exists() and not known and any(not TEMPORARY.fullmatch(item.name) for item in folder.iterdir()):
         raise PareError(f"{folder} exists already and is not a {kind} of paredown; choose another output.")
     with write_whole(folder / MARK, output=folder) as part:
@@ -417,6 +417,14 @@ def _read_mark(file: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return mark if isinstance(mark, dict) and "paredown" in mark else None
+
+
+def _is_earlier_record(file: Path) -> bool:
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and bool({"paredown", "figure", "rows"} & set(record))
 
 
 def _inventory(folder: Path) -> dict[str, Any]:

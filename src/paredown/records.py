@@ -79,9 +79,9 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], *, names: Iterabl
 
     `names` are those to be compared; all if not given.
     """
-    before, now = json_values(before), json_values(now)
     if names is None:
         names = dict.fromkeys([*now, *before])
+    before, now = json_values(before), json_values(now)
     return [change for name in names for change in _compare(str(name), before.get(name), now.get(name))]
 
 
@@ -107,7 +107,7 @@ def check_same(
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value)
+    text = repr(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 

@@ -293,13 +293,18 @@ def _check_kept(source: Source, metrics: Sequence[str], options: dict[str, Any],
 
 
 def _embedded(
-    images: ImageSource, kept: str | Path | None, parts: Path | None, *, encoder: Any, **options: Any
+    images: ImageSource,
+    kept: str | Path | None,
+    parts: Path | None,
+    *,
+    encoder: Any,
+    trust_source: bool,
+    **options: Any,
 ) -> VectorSource:
     """The embeddings of images: in a store to stay, in one among the finished parts if they are many, or in memory."""
-    if kept is not None:
-        return embed_to_score(images, out=Path(kept), encoder=encoder, **options)
-    if parts is not None and len(images) > SHARD_SIZE:
-        return embed_to_score(images, out=parts / "embeddings", encoder=encoder, **options)
+    place = Path(kept) if kept is not None else parts / "embeddings" if parts is not None else None
+    if place is not None and (kept is not None or len(images) > SHARD_SIZE):
+        return embed_to_score(images, out=place, encoder=encoder, trust_source=trust_source, **options)
     return encode(images, encoder=encoder, **options)
 
 

@@ -32,6 +32,7 @@ from paredown.files import (
     clear_temporaries,
     exchange_folder,
     file_digest,
+    is_own,
     write_whole,
 )
 from paredown.io import PARQUET_OPTIONS
@@ -94,9 +95,11 @@ class Noted(NamedTuple):
 def read_noted(folder: Path) -> Noted | None:
     """What is noted of a store, finished or not; None where there is none. A folder of anything else is refused."""
     check_output(folder.with_name(f"{folder.name}.new"), folder=True)  # whether anything can be written there
+    record = read_record(folder / RECORD)
+    if record is None and (folder / RECORD).exists() and not is_own(folder):
+        raise PareError(f"{folder / RECORD}: not a readable record of embeddings; choose another output.")
     if folder.exists():
         claim_folder(folder, _KIND, earlier=[RECORD])
-    record = read_record(folder / RECORD)
     if record is None or not isinstance(record.get("settings"), dict):
         return None  # damaged: the shards say by themselves what they belong to
     return Noted(record["settings"], bool(record.get("complete")), record.get("state", {}))

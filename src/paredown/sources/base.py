@@ -110,8 +110,8 @@ class Source(ABC):
         return {"examples": known.hexdigest()[:16], "modified": files_modified(self.disk_files())}
 
     def places(self) -> list[Path]:
-        """The files and folders that no output may touch: where the source is, and the folders of its files."""
-        return [Path(self.location), *{file.parent for file in self.disk_files()}]
+        """What no output may touch: where the source is, and a file of every folder that its files are in."""
+        return [Path(self.location), *{file.parent: file for file in self.disk_files()}.values()]
 
     def provenance(self) -> dict[str, Any]:
         """What a result should remember of where it came from."""

@@ -75,7 +75,7 @@ def test_a_file_that_was_changed_since_is_not_ones_own(tmp_path) -> None:
     write(tmp_path / "kept.txt", "a\nb\n")
     assert is_own(tmp_path / "kept.txt")
     (tmp_path / "kept.txt").write_text("a\nb\nc\n")
-    with pytest.raises(PareError, match="kept.txt was not written by paredown"):
+    with pytest.raises(PareError, match=r"kept.txt was not written by paredown"):
         write(tmp_path / "kept.txt", "a\n", overwrite=True)
 
 

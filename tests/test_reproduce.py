@@ -75,7 +75,7 @@ def test_each_file_says_what_to_expect(name) -> None:
 
 def test_nothing_else_is_left_behind(made) -> None:
     expected = {f"{name}.{end}" for name in FIGURES for end in ("png", "csv", "json")}
-    assert {file.name for file in made.iterdir()} == expected | {"parts", "results.md"}
+    assert {file.name for file in made.iterdir()} == expected | {".paredown", "parts", "results.md"}
 
 
 def test_one_page_has_every_figure_and_verdict(made) -> None:
@@ -299,20 +299,24 @@ def test_an_unfinished_or_changed_figure_is_made_again(tmp_path) -> None:
 
 
 def test_other_settings_are_refused_before_any_work(made, tmp_path) -> None:
-    with pytest.raises(pdn.PareError, match=r"size was tiny, now cpu; n_features was 50, now 200.*--overwrite"):
+    with pytest.raises(
+        pdn.PareError, match=r"fig1e.json was made with other settings: size was 'tiny' and is now 'cpu'.*--over"
+    ):
         reproduce_figures(["fig1e"], size="cpu", out=made)
-    with pytest.raises(pdn.PareError, match="seed was 0, now 1"):
+    with pytest.raises(pdn.PareError, match="seed was 0 and is now 1"):
         reproduce_figures(["fig1e"], size="tiny", seed=1, out=made)
     (tmp_path / "fig1e.json").write_text("[]")
-    with pytest.raises(pdn.PareError, match="not a record of a figure"):
+    (tmp_path / "results.md").write_text("mine")
+    with pytest.raises(pdn.PareError, match="exists already and is not a set of figures of paredown"):
         reproduce_figures(["fig1e"], size="tiny", out=tmp_path)
+    assert (tmp_path / "results.md").read_text() == "mine"
 
 
 def test_a_failed_drawing_leaves_nothing(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("paredown.reproduce.fig1e.draw", lambda table, path: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         reproduce_figures(["fig1e"], size="tiny", out=tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert [file.name for file in tmp_path.iterdir()] == [".paredown"]
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def test_prune_streams_when_memory_is_short(paredown, shards, tmp_path) -> None:
         assert (streamed in shown.stderr) == (name == "streamed")
         reports[name] = json.loads(paredown(*arguments, "--overwrite", "--json").stdout)
         files = sorted(p.name for p in (tmp_path / name).iterdir())
-        assert files == ["classes.csv", "manifest.json", "manifest.parquet"]
+        assert files == [".paredown", "classes.csv", "manifest.json", "manifest.parquet"]
     streamed, whole = reports["streamed"], reports["whole"]
     for row in whole["classes"]:
         del row["score_median"]  # the one thing a streamed run does not know

@@ -22,8 +22,8 @@ from paredown.errors import PareError
 @pytest.fixture
 def small_shards(monkeypatch) -> None:
     """Seven images are a shard, so that sixty are many."""
-    monkeypatch.setattr(embedding, "SHARD_TO_SCORE", 7)
-    monkeypatch.setattr(scoring, "SHARD_TO_SCORE", 7)
+    monkeypatch.setattr(embedding, "SHARD_SIZE", 7)
+    monkeypatch.setattr(scoring, "SHARD_SIZE", 7)
 
 
 @pytest.fixture
@@ -57,13 +57,15 @@ def test_in_memory_among_parts_or_kept_is_the_same(metric, tmp_path, one_class_u
 def test_shards_of_the_real_size_give_the_bytes_of_memory(tmp_path, digits) -> None:
     from PIL import Image
 
+    images = tmp_path / "images"
+    images.mkdir()
     for row in range(60):
-        Image.fromarray((digits[0][row].reshape(8, 8) * 15).astype(np.uint8)).save(tmp_path / f"{row:02d}.png")
-    memory = pdn.score(tmp_path, encoder="pixels", k=4)
-    kept = pdn.score(tmp_path, encoder="pixels", k=4, embeddings=tmp_path / ".kept")
+        Image.fromarray((digits[0][row].reshape(8, 8) * 15).astype(np.uint8)).save(images / f"{row:02d}.png")
+    memory = pdn.score(images, encoder="pixels", k=4)
+    kept = pdn.score(images, encoder="pixels", k=4, embeddings=tmp_path / "kept")
     assert kept.values.tobytes() == memory.values.tobytes()
     assert kept.provenance == memory.provenance
-    assert embedding.SHARD_TO_SCORE % 256 == 0  # of whole batches, whichever encoder
+    assert embedding.SHARD_SIZE % 256 == 0  # of whole batches, whichever encoder
 
 
 def test_few_images_leave_no_folder(tmp_path, image_folder, monkeypatch) -> None:
@@ -142,7 +144,7 @@ def test_a_full_disk_at_the_end_does_not_cost_the_embeddings(
 CHILD = """
 import sys, time
 from paredown import embedding, scoring
-embedding.SHARD_TO_SCORE = scoring.SHARD_TO_SCORE = 4
+embedding.SHARD_SIZE = scoring.SHARD_SIZE = 4
 real = embedding.write_shard
 embedding.write_shard = lambda *arguments: (time.sleep(0.03), real(*arguments))  # long enough to be killed in
 sys.argv = ["paredown", *sys.argv[1:], "--encoder", "pixels", "--json"]
@@ -155,8 +157,8 @@ main()
 def test_killed_while_embedding_it_finishes_with_the_same_bytes(
     verb, out, file, paredown, tmp_path, image_folder, monkeypatch
 ) -> None:
-    monkeypatch.setattr(embedding, "SHARD_TO_SCORE", 4)
-    monkeypatch.setattr(scoring, "SHARD_TO_SCORE", 4)
+    monkeypatch.setattr(embedding, "SHARD_SIZE", 4)
+    monkeypatch.setattr(scoring, "SHARD_SIZE", 4)
     (tmp_path / "undisturbed").mkdir()
     assert paredown(verb, image_folder, "-o", tmp_path / "undisturbed" / out, "--encoder", "pixels").returncode == 0
     command = [sys.executable, "-c", CHILD, verb, image_folder, "-o", tmp_path / out]

@@ -77,7 +77,7 @@ def test_trained_from_the_command_line_and_not_twice(paredown, tmp_path, image_f
     assert report["examples"] == 60
     result = paredown(*command, "--seed", "1")
     assert result.returncode == 2
-    assert "mine.onnx: was trained with other settings: seed was 0 and is now 1" in result.stderr
+    assert "mine.onnx is an encoder made with other settings: seed was 0 and is now 1" in result.stderr
     assert paredown(*command, "--seed", "1", "--overwrite").returncode == 0
     assert (tmp_path / "alone.onnx").read_bytes() != (tmp_path / "mine.onnx").read_bytes()
     assert "leave out --encoder pixels" in paredown(*command, "--encoder", "pixels").stderr

@@ -37,8 +37,8 @@ def test_jobs_are_done_once_and_a_failure_keeps_the_others(tmp_path) -> None:
     setup = Setup("tiny", 0, tmp_path, workers=1)
     divide = "operator:truediv"
     assert setup.run(divide, [4, 8], common=1, label="dividing") == [0.25, 0.125]
-    (file,) = [file for file in tmp_path.glob("jobs-*/*.json") if json.loads(file.read_text()) == 0.25]
-    file.write_text("7")
+    (file,) = [file for file in tmp_path.glob("jobs-*/*.json") if json.loads(file.read_text()) == {"value": 0.25}]
+    file.write_text('{"value": 7}')
     with pytest.raises(pdn.PareError, match=r"dividing: 1 of 2 failed.*division by zero"):
         setup.run(divide, [4, 0, 2], common=1, label="dividing")
     assert len(list(tmp_path.glob("jobs-*/*.json"))) == 3

@@ -31,6 +31,7 @@ __all__ = [
     "manifest_table",
     "new_table",
     "pick_score_column",
+    "provenance_in",
     "provenance_metadata",
     "provenance_of",
     "read_manifest",
@@ -74,6 +75,8 @@ def scores_table(*scores: Scores) -> pa.Table:
         columns |= {name: column for name, column in _columns(other, other.metric).items() if name not in columns}
         records[other.metric] = other.provenance | {"metric": other.metric}
     record = records[first.metric] if len(scores) == 1 else {"metrics": records}
+    if "request" in first.provenance:
+        record["request"] = first.provenance["request"]
     return pa.table(columns).replace_schema_metadata(provenance_metadata(record))
 
 
@@ -107,6 +110,11 @@ def provenance_of(schema: pa.Schema, column: str | None = None) -> dict[str, Any
         return dict(record.get("metrics", {}).get(column, record))
     except (ValueError, AttributeError, TypeError) as error:
         raise PareError("the record that the table carries of how it was made is damaged; make it again.") from error
+
+
+def provenance_in(path: Path) -> dict[str, Any]:
+    """The whole record that a table carries."""
+    return provenance_of(pq.read_schema(path))
 
 
 def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:

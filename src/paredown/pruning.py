@@ -23,16 +23,14 @@ from paredown.encoders import Encoder
 from paredown.encoders.pixels import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
 from paredown.files import check_output, file_digest, finished_request, is_own, locked, new_output, remove_folder
-from paredown.fitting import recorded_options
-from paredown.io import is_scores, read_scores, score_columns, score_files, write_table
+from paredown.io import is_scores, provenance_of, read_scores, score_columns, score_files, write_table
 from paredown.kernels import nearest
 from paredown.metrics import METRICS
 from paredown.metrics.prototypes import choose_k
-from paredown.models import FittedModel
 from paredown.progress import Track, silent
-from paredown.records import digest, write_json
+from paredown.records import changes, write_json
 from paredown.scale import ScoreTable, StreamedSelection, open_table, select_streamed
-from paredown.scoring import open_members, score
+from paredown.scoring import open_members, request_digest, score
 from paredown.selection import PAPER_BALANCE, Selection, balance_of_counts, balance_score, select
 from paredown.sizes import format_duration, format_size, parse_size
 from paredown.sources import ImageSource, Skipped, Source, VectorSource
@@ -41,7 +39,9 @@ from paredown.sources.base import files_fingerprint
 __all__ = [
     "DEFAULT_MEMORY",
     "Estimate",
+    "check_finished",
     "class_table",
+    "digest_of_scores",
     "estimate",
     "in_memory_bytes",
     "open_scores",
@@ -109,17 +109,17 @@ def prune(
         table = open_scores(source, metric=metric)
         read, data = [Path(source)], {"table": files_fingerprint(score_files(source)), "column": table.column}
     elif isinstance(source, Scores):
-        read, data = [], {"scores": _scores_digest(source)}
+        read, data = [], {"scores": digest_of_scores(source)}
     else:
         members = open_members(source, labels=labels, ids=options.pop("ids", None), on_error=_on_error(options))
         source, read = members, [place for member in members for place in member.places()]
-        data = {"sources": [[member.fingerprint(), member.state()["examples"]] for member in members]}
+        data = {"sources": [member.identity() for member in members]}
     data |= {"labels": None if labels is None else _labels_digest(labels)}
-    request = _request(data, metric=metric, balance=balance, options=options, selecting=selecting)
+    request = request_digest(data, metric=metric, balance=balance, options=options, selecting=selecting)
     if out is None:
         return _select(source, table, metric, labels, balance, budget, options, track, selecting)
     out = Path(out)
-    done = request is not None and out.exists() and finished_request(out) == request
+    done = not overwrite and request is not None and finished_request(out) == request
     if not done:
         check_output(out, overwrite=overwrite, folder=True, sources=read)
     checkpoint = options.get("checkpoint")
@@ -169,24 +169,17 @@ def _select(
     return select(scores, labels=labels, balance=floor, **selecting)
 
 
-# Options of `score` that say where and how the work is done, not what comes out.
-_INCIDENTAL = ("checkpoint", "keep_checkpoint", "embeddings", "save_model", "overwrite", "trust_source", "on_error")
-
-
-def _request(data: dict[str, Any], *, options: dict[str, Any], **settings: Any) -> str | None:
-    """A hash of all that a pruning depends on; None where a part of it, such as a function, has no name."""
-    deciding: dict[str, Any] = {}
-    for name, value in options.items():
-        if isinstance(value, FittedModel):
-            deciding[name] = value.fingerprint
-        elif isinstance(value, Encoder):
-            deciding[name] = [value.name, dict(value.settings)]
-        elif name not in _INCIDENTAL and value is not None:
-            deciding[name] = value
-    try:
-        return digest({"paredown": __version__, **data, "options": recorded_options(deciding), **settings})
-    except TypeError:
-        return None
+def check_finished(out: Path, settings: dict[str, Any]) -> None:
+    """Raise if there is an output of other settings, by what its manifest says: before anything costly is done."""
+    if not (out / "manifest.parquet").is_file():
+        return
+    record = provenance_of(pq.read_schema(out / "manifest.parquet"))
+    before = {"metric": record.get("metric"), **record.get("selection", {})}
+    for change in changes(before, settings, names=[name for name in settings if name in before]):
+        raise PareError(
+            f"{out} exists already, with other settings: {change}; choose another output, or replace it with "
+            "--overwrite."
+        )
 
 
 def _on_error(options: dict[str, Any]) -> Any:
@@ -198,7 +191,8 @@ def _labels_digest(labels: Any) -> str:
     return hashlib.sha256("\0".join(given.classes).encode() + given.codes.tobytes()).hexdigest()[:16]
 
 
-def _scores_digest(scores: Scores) -> str:
+def digest_of_scores(scores: Scores) -> str:
+    """A hash of scores with their ids, labels and clusters."""
     known = hashlib.sha256(scores.values.tobytes() + hash_ids(scores.ids, seed=0).tobytes())
     for groups in (None if scores.labels is None else scores.labels.codes, scores.clusters):
         known.update(b"-" if groups is None else groups.tobytes())

@@ -21,10 +21,10 @@ from paredown.fitting import Job, recorded_options
 from paredown.metrics import METRICS
 from paredown.models import FittedModel, can_be_saved, read_model, write_model
 from paredown.progress import Track, silent
-from paredown.records import changes
+from paredown.records import changes, digest
 from paredown.sources import ImageSource, OnError, Source, VectorSource, open_source
 
-__all__ = ["check_scoring", "open_members", "score", "score_all"]
+__all__ = ["check_scoring", "open_members", "request_digest", "score", "score_all"]
 
 
 def score(
@@ -188,6 +188,33 @@ def check_scoring(
         k = options.get("k")
         if k is not None and not 1 <= k <= len(source):
             raise PareError(f"k must be between 1 and the number of examples, {len(source)}; got {k}.")
+
+
+# Options of `score` that say where and how the work is done, not what comes out.
+_INCIDENTAL = ("checkpoint", "keep_checkpoint", "embeddings", "save_model", "overwrite", "trust_source", "on_error")
+_INCIDENTAL += ("track",)
+
+
+def request_digest(data: dict[str, Any], *, options: dict[str, Any], **settings: Any) -> str | None:
+    """A hash of all that a result depends on; None where a part of it, such as a function, has no name.
+
+    An output carries it, and the same request finds the output finished: a run that was killed after its last step is
+    not an error.
+    """
+    deciding: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, FittedModel):
+            deciding[name] = value.fingerprint
+        elif isinstance(value, Encoder):
+            deciding[name] = [value.name, dict(value.settings)]
+        elif isinstance(value, Path) and name in ("model", "start"):
+            deciding[name] = read_model(value).fingerprint
+        elif name not in _INCIDENTAL and value is not None:
+            deciding[name] = value
+    try:
+        return digest({"paredown": __version__, **data, "options": recorded_options(deciding), **settings})
+    except TypeError:
+        return None
 
 
 def _check_seed(seed: int) -> None:

@@ -17,6 +17,7 @@ from paredown.cli.inputs import (
     OnBad,
     Seed,
     Split,
+    TrustSource,
     open_sources,
     show_skipped,
     show_warnings,
@@ -80,6 +81,7 @@ def embed(
     on_error: OnBad = "raise",
     memory: Memory = "1GiB",
     seed: Seed = 0,
+    trust_source: TrustSource = False,
     overwrite: Annotated[
         bool,
         typer.Option("--overwrite", help="Replace a store made with other settings, once the new one is complete."),
@@ -124,6 +126,7 @@ def embed(
         on_error=on_error,  # type: ignore[arg-type]  # checked by open_source
         seed=seed,
         overwrite=overwrite,
+        trust_source=trust_source,
         track=progress_bar,
     )
     seconds = time.perf_counter() - start
@@ -164,7 +167,7 @@ def _train(source: Source, file: Path, image_size: int | None, options: dict[str
 
 def _check_training(file: Path, encoder: str, epochs: int) -> None:
     from paredown.errors import PareError
-    from paredown.io import check_output
+    from paredown.files import check_output
 
     if encoder != "auto":
         raise PareError(f"--train-encoder makes the encoder that is used; leave out --encoder {encoder}.")

@@ -23,6 +23,7 @@ __all__ = [
     "Seed",
     "Sources",
     "Split",
+    "TrustSource",
     "named_columns",
     "open_sources",
     "read_column",
@@ -50,6 +51,13 @@ Split = Annotated[str | None, typer.Option(help="Split of a data set, such as te
 OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
 Memory = Annotated[str, typer.Option(help="Memory to work in, such as 512MiB: larger data are sampled and streamed.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Decides samples, ties and everything random.")]
+TrustSource = Annotated[
+    bool,
+    typer.Option(
+        "--trust-source",
+        help="Go on although files were modified since: for those that were only copied or touched.",
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 
 

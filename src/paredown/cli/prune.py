@@ -18,6 +18,7 @@ from paredown.cli.inputs import (
     Seed,
     Sources,
     Split,
+    TrustSource,
     open_sources,
     read_column,
     show_warnings,
@@ -94,21 +95,25 @@ def prune(
     save_model: SaveModel = None,
     memory: Memory = "1GiB",
     seed: Seed = 0,
+    trust_source: TrustSource = False,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
     """Keep the examples worth training on: from any source (or scores, or an earlier output) to a manifest."""
     from paredown.errors import PareError
+    from paredown.files import parts_folder
     from paredown.io import is_scores
-    from paredown.pruning import class_table
+    from paredown.pruning import check_finished, class_table
     from paredown.pruning import prune as prune_source
     from paredown.selection import check_settings
     from paredown.sizes import parse_size
 
-    checkpoint = out.with_name(f".{out.name}.parts")
+    checkpoint = parts_folder(out)
     current.writes(out, overwrite=overwrite, folder=True, parts=checkpoint)
     check_settings(keep_fraction, strategy, balance or 0.0, quota, drop_hardest, mix_random, seed)
     parse_size(memory)
+    if not overwrite:
+        check_finished(out, {"keep_fraction": keep_fraction, "strategy": strategy, "quota": quota, "seed": seed})
     source: Any = sources[0]
     table_labels: Any = None
     (name, *more), given = asked(metric, model)
@@ -141,6 +146,7 @@ def prune(
         if given is None:
             announce(source, [name], scoring, ready)
         scoring |= {"encoder": ready, "on_error": on_error, "embeddings": embeddings, "checkpoint": checkpoint} | models
+        scoring |= {"trust_source": trust_source}
     kept = prune_source(
         source,
         keep_fraction=keep_fraction,
@@ -171,7 +177,10 @@ def prune(
     def show() -> None:
         show_scoring(kept.scores.provenance)
         _show_selection(kept, table, b)
-        say("Manifest, provenance and class table written to [bold]{}[/].", out)
+        if kept.already:
+            say("[bold]{}[/] was complete already: the same command wrote it before.", out)
+        else:
+            say("Manifest, provenance and class table written to [bold]{}[/].", out)
         say("Next: paredown export {} --to ids -o kept.txt   (see paredown export --help)", quoted(out))
 
     emit(result, as_json=as_json, show=show)
@@ -188,6 +197,7 @@ def export(
     ids: IdFile = None,
     link: Annotated[str, typer.Option(help="For images: copy, hard or symbolic links.")] = "copy",
     shard_size: Annotated[int, typer.Option(help="For webdataset: examples per tar.")] = 10_000,
+    trust_source: TrustSource = False,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -200,6 +210,7 @@ def export(
         raise unknown_name("export", to, EXPORTS)
     current.writes(out, overwrite=overwrite, folder=EXPORTS[to].folder)
     warnings: list[str] = []
+    already = out.exists() and not overwrite  # or `export` refuses it
     number = export_manifest(
         manifest,
         to=to,
@@ -209,13 +220,17 @@ def export(
         link=link,  # type: ignore[arg-type]  # checked by export
         shard_size=shard_size,
         overwrite=overwrite,
+        trust_source=trust_source,
         track=progress_bar,
         warn=warnings.append,
     )
 
     def show() -> None:
         show_warnings(warnings)
-        say("{:,} kept examples written to [bold]{}[/] as {}.", number, out, to)
+        if already:
+            say("{:,} kept examples were in [bold]{}[/] already: the same command wrote them before.", number, out)
+        else:
+            say("{:,} kept examples written to [bold]{}[/] as {}.", number, out, to)
 
     emit({"out": str(out), "to": to, "examples": number, "warnings": warnings}, as_json=as_json, show=show)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +18,7 @@ from paredown.cli.inputs import (
     Seed,
     Sources,
     Split,
+    TrustSource,
     named_columns,
     open_sources,
     read_column,
@@ -89,6 +89,7 @@ def score(
     ] = None,
     memory: Memory = "1GiB",
     seed: Seed = 0,
+    trust_source: TrustSource = False,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -96,18 +97,23 @@ def score(
 
     Several metrics, with commas between them, make a column each; those that train share the training.
     """
-    from paredown.io import check_table_name, write_scores
+    from paredown.files import locked, parts_folder, remove_folder
+    from paredown.io import check_table_name, check_table_output, write_scores
+    from paredown.pruning import digest_of_scores
+    from paredown.scoring import request_digest
     from paredown.sizes import parse_size
 
     check_table_name(out)
-    checkpoint = out.with_name(f".{out.name}.parts")
+    checkpoint = parts_folder(out)
     current.writes(out, overwrite=overwrite, parts=checkpoint)
     parse_size(memory)
     opening = {"labels": labels, "split": split, "on_error": on_error, "memory": memory}
     if imported is not None:
         _check_import(imported, higher_is, sources)
         opened = open_sources(sources or [], ids=None, columns=None, **opening)  # those of the file of scores
-        scored = [_import(imported, higher_is, metric, column, opened, labels, ids)]
+        given_scores = _import(imported, higher_is, metric, column, opened, labels, ids)
+        metrics, decided_by = [given_scores.metric], {"imported": digest_of_scores(given_scores)}
+        make = lambda: [given_scores]
     else:
         _check_scoring(higher_is, sources)
         metrics, given = asked(metric, model)
@@ -130,13 +136,29 @@ def score(
         ready = ready_encoder(
             opened, metrics, options, encoder, seed=seed, embeddings=embeddings, overwrite=overwrite, **models
         )
-        if given is None:
-            announce(opened, metrics, options, ready)
         options |= {"encoder": ready, "on_error": on_error, "seed": seed, "track": progress_bar}
         options |= {"embeddings": embeddings, "checkpoint": checkpoint, "keep_checkpoint": True}  # until all is written
-        scored = _score(opened, metrics, models, overwrite, options)
-    write_scores(scored, out, overwrite=overwrite)
-    rmtree(checkpoint, ignore_errors=True)
+        options |= {"trust_source": trust_source}
+        decided_by = options | models
+
+        def make() -> list[Scores]:
+            if given is None:
+                announce(opened, metrics, options, ready)
+            return _score(opened, metrics, models, overwrite, options)
+
+    data = {"sources": [source.identity() for source in opened], "metrics": metrics}
+    request = request_digest(data, options=decided_by)
+    read = [place for source in opened for place in source.places()] + ([imported] if imported else [])
+    with locked(out):
+        scored = None if overwrite else _read_finished(out, metrics, request)
+        already = scored is not None
+        if scored is None:
+            check_table_output(out, overwrite=overwrite, sources=read)
+            scored = make()
+            for scores in scored:
+                scores.provenance["request"] = request
+            write_scores(scored, out, overwrite=overwrite, sources=read)
+        remove_folder(checkpoint)
     first = scored[0]
 
     def show() -> None:
@@ -144,11 +166,25 @@ def score(
             show_scoring(scores.provenance)
         by = "" if len(scored) == 1 else f" by each of {len(scored)} metrics"
         which = "" if len(scored) == 1 else f" --metric {quoted(first.metric)}"
-        say("{:,} scores{} written to [bold]{}[/].", len(first), by, out)
+        if already:
+            say("[bold]{}[/] was complete already: the same scores, made before.", out)
+        else:
+            say("{:,} scores{} written to [bold]{}[/].", len(first), by, out)
         say("Next: paredown prune {}{} -o DIR", quoted(out), which)
 
     record = first.provenance if len(scored) == 1 else {"metrics": {s.metric: s.provenance for s in scored}}
     emit({"scores": str(out), "examples": len(first), **record}, as_json=as_json, show=show)
+
+
+def _read_finished(out: Path, metrics: list[str], request: str | None) -> list[Scores] | None:
+    """The scores that the same command wrote before; their JSON is written if a kill left none."""
+    from paredown.files import finished_request
+    from paredown.io import provenance_in, read_scores, write_sidecar
+
+    if request is None or finished_request(out) != request:
+        return None
+    write_sidecar(out, provenance_in(out))
+    return [read_scores(out, metric=metric) for metric in metrics]
 
 
 def _check_scoring(higher_is: str | None, sources: list[Path] | None) -> None:

@@ -26,17 +26,18 @@ class Work:
 
     def writes(self, output: Path, *, overwrite: bool, folder: bool = False, parts: Path | None = None) -> None:
         """Note an output that appears whole, and where its finished parts are until then; raise if it cannot be."""
-        from paredown.io import check_output
+        from paredown.files import check_output, is_own
 
         _check_name(output)
-        check_output(output, overwrite=overwrite, folder=folder)
+        # One's own may be what the same command wrote before it was stopped: that is found out later.
+        check_output(output, overwrite=overwrite or is_own(output), folder=folder)
         self.outputs[output] = _state(output)
         if parts is not None:
             self.parts[parts] = "finished parts"
 
     def grows(self, folder: Path, kind: str) -> None:
         """Note an output that grows by parts of some kind, which stay when the work stops; raise if it cannot be."""
-        from paredown.io import check_output
+        from paredown.files import check_output
 
         _check_name(folder)
         if not folder.is_dir():

@@ -109,6 +109,10 @@ class Source(ABC):
             known.update("\0".join(self.labels.classes).encode() + self.labels.codes.tobytes())
         return {"examples": known.hexdigest()[:16], "modified": files_modified(self.disk_files())}
 
+    def identity(self) -> list[str]:
+        """What results depend on: the content, and which ids and labels it has."""
+        return [self.fingerprint(), self.state()["examples"]]
+
     def places(self) -> list[Path]:
         """What no output may touch: where the source is, and a file of every folder that its files are in."""
         return [Path(self.location), *{file.parent: file for file in self.disk_files()}.values()]

@@ -105,16 +105,14 @@ def provenance_metadata(provenance: dict[str, Any]) -> dict[bytes, bytes]:
 
 def provenance_of(schema: pa.Schema, column: str | None = None) -> dict[str, Any]:
     """The record a table carries, of one of its columns of scores if it has a record for each; empty if it has none."""
-    try:
-        record = json.loads((schema.metadata or {}).get(_PROVENANCE_KEY, b"{}"))
-        return dict(record.get("metrics", {}).get(column, record))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise PareError("the record that the table carries of how it was made is damaged; make it again.") from error
+    record = json.loads((schema.metadata or {}).get(_PROVENANCE_KEY, b"{}"))
+    return dict(record.get("metrics", {}).get(column, record))
 
 
 def provenance_in(path: Path) -> dict[str, Any]:
     """The whole record that a table carries."""
-    return provenance_of(pq.read_schema(path))
+    with damaged(path, "table of scores"):
+        return provenance_of(pq.read_schema(path))
 
 
 def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
@@ -281,7 +279,7 @@ def write_sidecar(path: Path, record: dict[str, Any]) -> None:
 
 def _is_copy(sidecar: Path, table: Path) -> bool:
     """Whether a JSON document repeats the record of a table, as those from before they had a mark do."""
-    return is_own(table) and read_record(sidecar) == provenance_of(pq.read_schema(table))
+    return is_own(table) and read_record(sidecar) == provenance_in(table)
 
 
 def check_table_name(path: Path) -> None:

@@ -23,7 +23,7 @@ from paredown.encoders import Encoder
 from paredown.encoders.pixels import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
 from paredown.files import check_output, file_digest, finished_request, is_own, locked, new_output, remove_folder
-from paredown.io import is_scores, provenance_of, read_scores, score_columns, score_files, write_table
+from paredown.io import is_scores, provenance_in, read_scores, score_columns, score_files, write_table
 from paredown.kernels import nearest
 from paredown.metrics import METRICS
 from paredown.metrics.prototypes import choose_k
@@ -173,7 +173,7 @@ def check_finished(out: Path, settings: dict[str, Any]) -> None:
     """Raise if there is an output of other settings, by what its manifest says: before anything costly is done."""
     if not (out / "manifest.parquet").is_file():
         return
-    record = provenance_of(pq.read_schema(out / "manifest.parquet"))
+    record = provenance_in(out / "manifest.parquet")
     before = {"metric": record.get("metric"), **record.get("selection", {})}
     for change in changes(before, settings, names=[name for name in settings if name in before]):
         raise PareError(

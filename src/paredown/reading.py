@@ -300,7 +300,7 @@ def read_parquet(
     """A Parquet file as a table whose every offset, index and text has been checked; all columns if none are named."""
     import pyarrow.parquet as pq
 
-    with reading(path, what, remedy=remedy), pq.ParquetFile(path) as file:
+    with reading(path, what, remedy=remedy), pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = file.schema_arrow.names
         missing = [name for name in columns or () if name not in names]
         if missing:

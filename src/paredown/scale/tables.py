@@ -96,7 +96,9 @@ class ScoreTable:
         text = [name for name in ("label",) if name in columns and is_text(self.schema.field(name).type)]
         with (
             reading(file, "Parquet file"),
-            pq.ParquetFile(file, read_dictionary=text, buffer_size=_BUFFER_BYTES) as opened,
+            pq.ParquetFile(
+                file, read_dictionary=text, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
+            ) as opened,
         ):
             for some in _runs(opened.metadata, row_groups):
                 for batch in opened.iter_batches(rows, some, columns=list(columns), use_threads=False):

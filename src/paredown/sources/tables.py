@@ -247,7 +247,7 @@ def _rows(file: Path) -> int:
 
 def _column_batches(file: Path, column: str, rows: int) -> Iterator[Any]:
     """A list column in blocks of rows, each checked to point at what is there."""
-    with reading(file, "Parquet file"), pq.ParquetFile(file) as opened:
+    with reading(file, "Parquet file"), pq.ParquetFile(file, page_checksum_verification=True) as opened:
         if not _is_vector(opened.schema_arrow.field(column).type):
             raise PareError(
                 f"{file}: column {column!r} holds {opened.schema_arrow.field(column).type}, not embeddings."

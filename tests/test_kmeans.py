@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -122,14 +129,38 @@ def test_two_levels_are_nearly_as_good_as_one(planted) -> None:
     assert len(np.unique(two.of_row)) == len(two.centroids) == 100
 
 
-def test_plain_grouping_is_ordinary_k_means(rng) -> None:
-    centres = np.array([[0, 0], [10, 0], [0, 10]], np.float32)
+def test_grouping_rows_of_any_length_is_by_direction(rng) -> None:
+    centres = unit(np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]]))
     member = rng.integers(0, 3, 600)
-    rows = (centres[member] + 0.1 * rng.standard_normal((600, 2))).astype(np.float32)
-    found = group(rows, 3, rng, 10, plain=True)
+    rows = unit(centres[member] + 0.05 * rng.standard_normal((600, 3))) * rng.uniform(0.2, 5, (600, 1))
+    found = group(rows.astype(np.float32), 3, rng, 10)
     assert same_partition(found.of_row, member)
-    squared = np.square(rows - found.centroids[found.of_row]).sum(axis=1).mean()
-    assert np.square(rows).sum(axis=1).mean() - 2 * found.fit == pytest.approx(squared, rel=1e-2)
+    sums = np.stack([rows[found.of_row == i].sum(axis=0) for i in range(3)])
+    np.testing.assert_allclose(found.centroids, unit(sums), atol=1e-5)
+    assert found.fit == pytest.approx(np.vecdot(rows, unit(sums)[found.of_row]).mean(), rel=1e-4)
+
+
+def lloyd_from_random_rows(rows: np.ndarray, k: int, rng: np.random.Generator) -> float:
+    """The mean cosine that faiss.Kmeans(spherical=True) reaches, or a little more: 20 iterations from random rows."""
+    centroids = rows[rng.choice(len(rows), k, replace=False)]
+    for _ in range(20):
+        index = (rows @ centroids.T).argmax(axis=1)
+        sums = np.zeros_like(centroids)
+        np.add.at(sums, index, rows)
+        centroids = unit(np.where(np.any(sums, axis=1, keepdims=True), sums, centroids))
+    return float((rows @ centroids.T).max(axis=1).mean())
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0])
+def test_isotropic_clusters_are_found_as_well_as_in_all_dimensions(noise, monkeypatch) -> None:
+    """No few dimensions hold them, so that clusters of the leading ones alone would be poor."""
+    rng = np.random.default_rng(3)
+    centres = unit(rng.standard_normal((60, 256)))
+    rows = unit(centres[rng.integers(0, 60, 8000)] + noise / 16 * rng.standard_normal((8000, 256)))
+    monkeypatch.setattr(kernels, "_WORTHWHILE", 0)
+    ours = [nearest(rows, spherical_kmeans(rows, 60, seed=seed).centroids)[1].mean() for seed in range(3)]
+    theirs = [lloyd_from_random_rows(rows, 60, np.random.default_rng(seed)) for seed in range(3)]
+    assert np.mean(ours) > 0.999 * np.mean(theirs)
 
 
 @settings(max_examples=60)
@@ -155,19 +186,59 @@ def test_a_start_is_continued(planted) -> None:
     np.testing.assert_allclose(settled.centroids, more.centroids, atol=0.02)  # and not begun anew by another seed
 
 
-def test_torch_is_not_imported_for_little_work(planted, monkeypatch) -> None:
-    tried = []
-    for name in ("int8", "bfloat16", "cuda"):
-        monkeypatch.setitem(kernels.KERNELS, name, lambda *arguments, name=name: tried.append(name) or ())
-    monkeypatch.setattr(kernels, "_WORTHWHILE", 0)
-    monkeypatch.setattr(kernels, "_present", lambda: ["screened", "int8", "bfloat16", "cuda"])
-    monkeypatch.setattr(kernels, "_seconds", lambda search, rows: 1e-3)
-    monkeypatch.delitem(kernels.sys.modules, "torch", raising=False)
-    rows = planted[0]
-    kernels.choose_search(rows[:10], rows, n=3000)
-    assert tried == []
-    kernels.choose_search(rows[:10], rows, n=10**9)
-    assert tried == ["int8", "bfloat16", "cuda"]
+FINGERPRINTS = """
+import hashlib, json, sys
+import numpy as np
+import paredown as pdn
+from paredown import kernels
+from paredown.kernels import neighbours
+
+kernels._WORTHWHILE = neighbours._WORTHWHILE = 0  # as if there were much more to do
+rng = np.random.default_rng(2)
+spectrum = (1 + np.arange(256)) ** -0.7
+rows = (rng.standard_normal((40, 256))[rng.integers(0, 40, 3000)] + 0.8 * rng.standard_normal((3000, 256))) * spectrum
+rows[1000:1050] = rows[:50]
+
+def fingerprint(scores):
+    parts = [scores.values] + ([] if scores.clusters is None else [scores.clusters])
+    return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
+
+def prototypes(**options):
+    return pdn.score(rows, metric="prototypes", k=50, iterations=8, seed=1, sensitivity=False, **options)
+
+found = {"kernel " + kernel: fingerprint(prototypes(kernel=kernel)) for kernel in json.loads(sys.argv[1])}
+found |= {"again": fingerprint(prototypes(save_model=sys.argv[2], overwrite=True))}
+found |= {"model " + kernel: fingerprint(pdn.score(rows, model=sys.argv[2], kernel=kernel)) for kernel in json.loads(sys.argv[1])}
+for method in ("full", "minibatch", "hierarchical"):
+    found["method " + method] = fingerprint(prototypes(method=method, memory=2**21))
+for metric in ("typicality", "duplicates", "density", "k_center"):
+    found[metric] = fingerprint(pdn.score(rows, metric=metric, seed=1))
+print(json.dumps(found))
+"""
+
+
+def fingerprints(folder: Path, present: list[str], threads: int) -> dict[str, str]:
+    """Of scores and clusters, computed in another process."""
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    command = [sys.executable, "-c", FINGERPRINTS, json.dumps(present), str(folder / f"{threads}.npz")]
+    done = subprocess.run(command, env=os.environ | limits, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_same_bits_on_any_threads_with_any_kernel_under_any_load(tmp_path) -> None:
+    torch = ["int8", "bfloat16"] if importlib.util.find_spec("torch") else []
+    present = ["auto", "float32", "screened", *torch]
+    one = fingerprints(tmp_path, present, threads=1)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        two = fingerprints(tmp_path, present, threads=2)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert one == two
+    assert len({one[name] for name in one if name.startswith(("kernel", "model", "again"))}) == 1
+    assert len(set(one.values())) == 1 + 3 + 4  # prototypes, the other methods, and the other metrics
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,7 @@ def test_exact_scores_with_a_screened_model(digits, tmp_path, monkeypatch) -> No
     from paredown import kernels
 
     rows = np.random.default_rng(0).standard_normal((2000, 200)) * (1 + np.arange(200)) ** -1.0
-    monkeypatch.setattr(kernels, "_seconds", lambda search, rows: len(rows) * (2.0 if search.name == "float32" else 1))
-    monkeypatch.setattr(kernels, "_present", lambda: ["screened"])
+    monkeypatch.setattr(kernels, "_torch_kernels", lambda multiplications: ())
     monkeypatch.setattr(kernels, "_WORTHWHILE", 0)
     file = tmp_path / "m.npz"
     screened = pdn.score(rows, k=20, sensitivity=False, save_model=file)
@@ -100,8 +99,39 @@ def test_exact_scores_with_a_screened_model(digits, tmp_path, monkeypatch) -> No
     assert exact.provenance["report"]["kernel"] == "float32"
     centroids = pdn.read_model(file).centroids
     np.testing.assert_array_equal(exact.clusters, kernels.nearest(_unit(rows), centroids)[0])
-    with pytest.raises(PareError, match=r"compares by kernel 'screened in .*', and 'int8' was given; .*--exact"):
-        pdn.score(rows, model=file, kernel="int8")
+    np.testing.assert_array_equal(exact.values, screened.values)
+    np.testing.assert_array_equal(exact.clusters, screened.clusters)
+    with pytest.raises(PareError, match=r"unknown kernel 'int9'; available: .* Did you mean 'int8'\?"):
+        pdn.score(rows, model=file, kernel="int9")
+
+
+def test_a_kernel_that_is_not_here_is_refused_for_a_model(digits, tmp_path, monkeypatch) -> None:
+    from paredown import kernels
+
+    def no_gpu(centroids, rows):
+        raise PareError("there is no GPU")
+
+    monkeypatch.setitem(kernels.KERNELS, "cuda", no_gpu)
+    file = tmp_path / "m.npz"
+    pdn.score(digits[0], k=10, sensitivity=False, save_model=file)
+    with pytest.raises(PareError, match=r"kernel 'cuda' does not run on this machine; leave it out"):
+        pdn.score(digits[0], model=file, kernel="cuda")
+
+
+def test_models_of_earlier_versions_open(tmp_path) -> None:
+    """They hold the margin of their search beside its basis."""
+    rows = np.random.default_rng(0).standard_normal((300, 120))
+    file = tmp_path / "m.npz"
+    pdn.score(rows, k=20, kernel="screened", sensitivity=False, save_model=file)
+    with np.load(file) as saved:
+        arrays = dict(saved)
+    assert "margin" not in arrays
+    old = tmp_path / "old.npz"
+    np.savez(old, **arrays, margin=np.array(0.01, np.float32))
+    new, again = pdn.score(rows, model=file), pdn.score(rows, model=old)
+    assert again.provenance["report"]["kernel"].startswith("screened in ")
+    np.testing.assert_array_equal(new.values, again.values)
+    np.testing.assert_array_equal(new.clusters, again.clusters)
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.data import Labels
-from paredown.errors import PareError
+from paredown.errors import PareError, unknown_name
 from paredown.files import new_output
+from paredown.kernels import KERNELS
 from paredown.metrics import METRICS, Model
 from paredown.reading import damaged, read_arrays
 
@@ -91,21 +92,19 @@ class FittedModel:
                     f"the model was fitted with {name} = {fitted[name]}, and {name} = {value} was given; leave {name} "
                     f"out, or fit anew without the model."
                 )
-        kernel = given.get("kernel", "auto")
-        if kernel not in ("auto", "float32") and not str(report.get("kernel", "")).startswith(kernel):
-            raise PareError(
-                f"the model compares by kernel {report.get('kernel')!r}, and {kernel!r} was given; leave kernel out, "
-                f"or force the exact way with 'float32' (--exact)."
-            )
+        if given.get("kernel", "auto") not in KERNELS:
+            raise unknown_name("kernel", given["kernel"], KERNELS)
 
     def with_options(self, given: dict[str, Any]) -> FittedModel:
-        """This model, comparing exactly if `kernel` says so."""
+        """This model, comparing rows by the kernel that is given, if any; all kernels give the same scores."""
         self.check_options(given)
-        if given.get("kernel") != "float32" or "kernel" not in self.model.report():
+        kernel, report = given.get("kernel", "auto"), self.model.report()
+        if kernel == "auto" or "kernel" not in report:
             return self
-        arrays = {name: array for name, array in self.arrays.items() if name not in ("basis", "margin")}
-        exact = _load(self.metric, arrays, self.model.report() | {"kernel": "float32"})
-        return replace(self, model=exact)
+        model = _load(self.metric, self.arrays, report | {"kernel": kernel})
+        if not model.report()["kernel"].startswith(kernel):
+            raise PareError(f"kernel {kernel!r} does not run on this machine; leave it out, for all give the same scores.")
+        return replace(self, model=model)
 
     def labels_for(self, labels: Labels, location: str) -> Labels:
         """The labels of new data, numbered as the classes of the model are."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from paredown.data import Batch, Scored
 from paredown.errors import PareError
+from paredown.kernels.neighbours import NeighbourSearch
 from paredown.metrics.prototypes import Prototypes, fit_prototypes
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
@@ -128,6 +129,4 @@ def _distance_to_others(centroids: NDArray[np.float32], neighbours: int) -> NDAr
     count = min(neighbours, len(centroids) - 1)
     if count == 0:
         return np.ones(len(centroids))
-    distance = 1 - (centroids @ centroids.T).astype(np.float64)
-    np.fill_diagonal(distance, np.inf)
-    return np.partition(distance, count - 1, axis=1)[:, :count].mean(axis=1, dtype=np.float64)
+    return 1 - NeighbourSearch(centroids, count)(centroids, np.arange(len(centroids))).mean(axis=1, dtype=np.float64)

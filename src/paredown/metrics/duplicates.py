@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from paredown.data import hash_ids
 from paredown.errors import PareError
-from paredown.kernels.exact import row_cosines, rows_at_once
+from paredown.kernels.cosines import lengths, product_error, row_cosines, rows_at_once
+from paredown.kernels.exact import find_doubts, remove_doubts
 from paredown.metrics.lookup import LookedUp
 from paredown.metrics.prototypes import default_k, fit_prototypes
 from paredown.progress import Track, silent
@@ -70,11 +71,14 @@ def earlier_distances(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """The cosine distance of every unit row to the nearest one before it; 2 for the first."""
     index = np.zeros(len(rows), np.int64)
     step = rows_at_once(len(rows)) if len(rows) else 1
-    for first in range(0, len(rows), step):
+    relative = 2 * product_error(rows.shape[1])
+    length = lengths(rows)
+    for first in range(1, len(rows), step):
         last = min(first + step, len(rows))
         similar = rows[first:last] @ rows[:last].T
         similar[np.arange(first, last)[:, None] <= np.arange(last)] = -np.inf
-        index[first:last] = similar.argmax(axis=1)
+        doubts = find_doubts(similar, relative * length[first:last] * length.max())
+        index[first:last] = remove_doubts(rows[first:last], rows, doubts)
     distance = 1 - row_cosines(rows, rows, index)
     distance[:1] = _FARTHEST
     return distance

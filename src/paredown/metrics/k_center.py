@@ -48,10 +48,10 @@ def greedy_order(rows: NDArray[np.float32], picks: int, *, track: Track = silent
     """All unit rows, the picked ones first, and the largest cosine distance of any row to its nearest pick."""
     order = np.empty(len(rows), np.int64)
     nearest = np.full(len(rows), -np.inf, np.float32)  # cosine to the nearest pick
-    pick = int(np.argmax(rows @ rows.mean(axis=0, dtype=np.float64).astype(np.float32)))
+    pick = int(np.argmax(np.vecdot(rows, rows.mean(axis=0, dtype=np.float64).astype(np.float32))))
     for i in track(range(picks), "k-center", total=picks):
         order[i] = pick
-        np.maximum(nearest, rows @ rows[pick], out=nearest)
+        np.maximum(nearest, np.vecdot(rows, rows[pick]), out=nearest)
         nearest[pick] = np.inf  # never again, even where all rows left are copies of a pick
         pick = int(np.argmin(nearest))
     rest = np.flatnonzero(nearest < np.inf)

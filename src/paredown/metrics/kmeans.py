@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from paredown.errors import PareError, unknown_name
-from paredown.kernels import Search, fit_screen, leading_basis, load_search, nearest, worth_a_trial
+from paredown.kernels import Search, choose_search, fewest_operations, leading_basis, nearest, worth_a_choice
 from paredown.kernels.exact import ExactSearch
+from paredown.kernels.screened import ScreenedSearch
 from paredown.metrics.lloyd import TOLERANCE, Rows, group, group_in_two_levels
 from paredown.metrics.passes import (
     Clustering,
@@ -43,7 +44,6 @@ METHODS = {
 _LEADING_SHARE, _LEADING_LEAST = 32, 64  # leading dimensions: a 32nd of all, but at least 64
 _FINE_PASSES = 2  # with all dimensions, after the leading ones
 _BASIS_ROWS = 4_096
-_MARGIN_ROWS, _MINIBATCH_MARGIN_ROWS = 1_024, 256  # on which the margin of a screened search is measured
 _MINIBATCH_SAMPLE = 32  # rows per centroid that mini-batches begin with
 _ALWAYS = 64 * 2**20  # bytes that centroids may take however little memory is allowed
 
@@ -124,7 +124,7 @@ class KMeans:
         basis = self._basis(first, head)
         centroids, mean_cosine = self._begin(first, basis, track)
         passes = self._default_passes(rows, basis) if self.passes is None else self.passes
-        prepare = self._preparing(basis, head[: _BASIS_ROWS : _BASIS_ROWS // _MARGIN_ROWS])
+        prepare = self._preparing(basis, head)
         before = -np.inf
         for number in range(passes):
             label = f"pass {number + 1} of {passes} over {len(rows):,} rows"
@@ -139,8 +139,7 @@ class KMeans:
     def _minibatches(self, source: VectorSource, first: FittingRows, head: Rows, track: Track) -> Clustering:
         basis = self._basis(first, head)
         centroids, mean_cosine = self._begin(first, basis, track)
-        # The centroids move with every mini-batch, so what is measured of them each time is kept short.
-        prepare = self._preparing(basis, head[:_MINIBATCH_MARGIN_ROWS])
+        prepare = self._preparing(basis, head)
         passes = 1 if self.passes is None else self.passes
         for number in range(passes):
             label = f"mini-batches, pass {number + 1} of {passes}"
@@ -160,9 +159,9 @@ class KMeans:
             features = first.vectors
         else:
             features = project(first, basis, track)
-        plain = basis is not None  # the leading parts of unit rows are not unit rows
         generators = (np.random.default_rng([self.seed, run]) for run in range(self.restarts))
-        runs = (grouping(features, self.k, rng, self.iterations, plain=plain, track=track) for rng in generators)
+        staged = basis is not None
+        runs = (grouping(features, self.k, rng, self.iterations, staged=staged, track=track) for rng in generators)
         best = max(runs, key=lambda run: run.fit)
         if basis is None:
             return best.centroids, best.fit
@@ -171,20 +170,29 @@ class KMeans:
     def _leading_dims(self, rows: int, dim: int) -> int | None:
         """How many leading dimensions to cluster in first; None where that is not worth it."""
         dims = max(_LEADING_LEAST, dim // _LEADING_SHARE)
-        heavy = worth_a_trial(self.iterations * rows, self.k * dim)
-        return dims if heavy and dim >= 3 * dims and self.kernel != "float32" else None
+        heavy = worth_a_choice(self.iterations * rows, self.k * dim)
+        return dims if heavy and dim >= 3 * dims else None
 
     def _basis(self, first: FittingRows, head: Rows) -> Rows | None:
         dims = self._leading_dims(len(first), head.shape[1])
         return None if dims is None else leading_basis(head[:_BASIS_ROWS], dims)
 
     def _preparing(self, basis: Rows | None, sample: Rows) -> Callable[[Rows], Search]:
-        """How to make a search for centroids that have moved."""
-        if self.kernel not in ("auto", "float32", "screened"):
-            return lambda centroids: load_search(self.kernel, centroids, {})
+        """How to make a search for centroids that have moved; the choice is made for the first ones."""
+        if self.kernel not in ("auto", "screened"):
+            return lambda centroids: choose_search(centroids, sample, n=0, kernel=self.kernel)
         if basis is None:
             return ExactSearch
-        return lambda centroids: fit_screen(centroids, sample, nearest(sample, centroids)[0], basis)
+        chosen: list[Callable[[Rows], Search]] = []
+
+        def prepare(centroids: Rows) -> Search:
+            if not chosen:
+                possible = [ScreenedSearch(centroids, basis), ExactSearch(centroids)]
+                screened = fewest_operations(possible, sample) is possible[0]
+                chosen.append((lambda moved: ScreenedSearch(moved, basis)) if screened else ExactSearch)
+            return chosen[0](centroids)
+
+        return prepare
 
     def _default_passes(self, rows: FittingRows, basis: Rows | None) -> int:
         held = isinstance(rows, HeldRows)

@@ -13,6 +13,7 @@ from paredown.kernels import Search
 from paredown.metrics.lloyd import Rows
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
+from paredown.threads import one_blas_thread
 
 __all__ = [
     "Clustering",
@@ -116,7 +117,7 @@ class _Sums:
 
     def directions(self, previous: Rows | None) -> Rows:
         """Unit sums; a cluster without a direction moves to a row that fits badly, or stays while there is none."""
-        lengths = np.sqrt(np.vecdot(self.sums, self.sums))
+        lengths = _lengths(self.sums)
         lost = np.flatnonzero((lengths < _NOTHING) | (self.counts == 0))
         lengths[lost] = 1
         centroids = (self.sums / lengths[:, None]).astype(np.float32)
@@ -127,11 +128,17 @@ class _Sums:
         return centroids
 
 
+def _lengths(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The lengths of rows; BLAS would share long ones between threads, and round them by their number."""
+    return np.sqrt(np.square(sums).sum(axis=1))
+
+
 def project(rows: FittingRows, basis: Rows, track: Track = silent) -> Rows:
     """The coordinates of all rows in a few directions, in the order of their numbers."""
     low = np.empty((len(rows), basis.shape[1]), np.float32)
     for number, block in rows.blocks(track, "leading dimensions"):
-        low[number] = block @ basis
+        with one_blas_thread():  # clusters are sought among these numbers, to their last bits
+            low[number] = block @ basis
     return low
 
 
@@ -176,6 +183,6 @@ def minibatch_pass(
         rows = unit_rows(block, ids=source.ids[part], first=first, where=source.location)
         first += len(block)
         moved = sums.add(rows, *prepare(centroids)(rows))
-        lengths = np.sqrt(np.vecdot(sums.sums[moved], sums.sums[moved]))[:, None]
+        lengths = _lengths(sums.sums[moved])[:, None]
         centroids[moved] = sums.sums[moved] / np.maximum(lengths, _NOTHING)
     return Clustering(sums.directions(centroids), sums.total / len(source))

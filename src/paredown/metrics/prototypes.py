@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.data import Batch, Scored
-from paredown.kernels import TRIAL_ROWS, Search, choose_search, load_search, nearest, search_arrays
+from paredown.kernels import SAMPLE_ROWS, Search, choose_search, load_search, nearest, search_arrays
 from paredown.metrics.kmeans import KMeans, spherical_kmeans
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
@@ -50,7 +50,8 @@ class Prototypes:
     @classmethod
     def load(cls, arrays: dict[str, NDArray[Any]], report: dict[str, Any]) -> Prototypes:
         """The same prototypes with the same search."""
-        return cls(arrays["centroids"], load_search(report["kernel"], arrays["centroids"], arrays), report)
+        search = load_search(report["kernel"], arrays["centroids"], arrays)
+        return cls(arrays["centroids"], search, report | {"kernel": search.name})
 
 
 def fit_prototypes(
@@ -73,8 +74,8 @@ def fit_prototypes(
 
     `k` defaults to the number of centroids in `start`, to the number of classes where there are labels, as in the
     paper, and otherwise to `default_k`. `method` is a name in `paredown.metrics.kmeans.METHODS`: which rows are
-    clustered and how. `kernel` is a name in `paredown.kernels.KERNELS`; `float32` compares every row with every
-    centroid exactly. Half of `memory` bytes holds rows; where the sample does not fit, passes read the source again.
+    clustered and how. `kernel` is a name in `paredown.kernels.KERNELS`: how rows are compared with centroids.
+    All give the same result and differ in speed only. Half of `memory` bytes holds rows; where the sample does not fit, passes read the source again.
 
     `iterations` are those of the sample, `restarts` how often it is begun anew, and `passes` how many further ones
     compare all dimensions: by default as many as the method needs. `sensitivity` measures how much the choice of k
@@ -96,7 +97,7 @@ def fit_prototypes(
         memory=memory,
     )
     sensitivity = sensitivity and n > 2 and k < _SENSITIVITY_K
-    wanted = max(SENSITIVITY_ROWS, 6 * k) if sensitivity else TRIAL_ROWS
+    wanted = max(SENSITIVITY_ROWS, 6 * k) if sensitivity else SAMPLE_ROWS
     found = plan.cluster(source, head_rows=wanted, track=track)
     search = choose_search(found.centroids, found.head, n=n, kernel=kernel)
     facts: dict[str, Any] = {
@@ -185,6 +186,6 @@ def fit_supervised_prototypes(source: VectorSource, *, seed: int, track: Track =
         order = np.argsort(batch.labels, kind="stable")
         present, starts = np.unique(batch.labels[order], return_index=True)
         sums[present] += np.add.reduceat(batch.vectors[order], starts, axis=0, dtype=np.float64)
-    lengths = np.sqrt(np.vecdot(sums, sums))[:, None]
+    lengths = np.sqrt(np.square(sums).sum(axis=1))[:, None]
     # A class that cancels to nothing has no direction: every member is equally far from it.
     return ClassPrototypes(np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 1e-9).astype(np.float32))

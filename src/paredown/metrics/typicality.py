@@ -10,59 +10,33 @@ from numpy.typing import NDArray
 
 from paredown.data import Batch, Scored, hash_ids
 from paredown.errors import PareError
-from paredown.kernels.exact import pair_cosines
+from paredown.kernels.neighbours import NeighbourSearch, choose_neighbour_search
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 
 __all__ = ["Typicality", "fit_typicality"]
-
-_PRODUCT_BYTES = 32 * 2**20  # of similarities held at once: high blocks, since the reference is read for each of them
-_SLACK = np.float32(1e-5)  # wider than float32 products of unit rows differ from one block to another
 
 
 @dataclass(frozen=True)
 class Typicality:
     """Reference rows in the order of their hashes; a row's score is its mean cosine distance to the nearest of them."""
 
-    reference: NDArray[np.float32]
+    search: NeighbourSearch
     hashes: NDArray[np.uint64]  # of the ids of the reference rows, ascending
-    neighbours: int
     seed: int
 
     def score(self, batch: Batch) -> Scored:
-        own = self._own_slots(batch.ids)
-        values = np.empty(len(batch.ids), np.float32)
-        step = max(1, _PRODUCT_BYTES // (4 * len(self.reference)))
-        for first in range(0, len(values), step):
-            part = slice(first, first + step)
-            values[part] = 1 - self._mean_cosine(batch.vectors[part], own[part])
-        return Scored(values)
+        cosine = self.search(batch.vectors, self._own_slots(batch.ids))
+        return Scored((1 - cosine.mean(axis=1, dtype=np.float64)).astype(np.float32))
 
     def report(self) -> dict[str, Any]:
-        return {"neighbours": self.neighbours, "reference_rows": len(self.reference)}
+        return {"neighbours": self.search.count, "reference_rows": len(self.search.reference)}
 
     def _own_slots(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         """Where each row itself stands in the reference, -1 if it does not: a copy of it is a neighbour, it is not."""
         hashes = hash_ids(ids, seed=self.seed)
         slots = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
         return np.where(self.hashes[slots] == hashes, slots, -1)
-
-    def _mean_cosine(self, rows: NDArray[np.float32], own: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The mean of the largest cosines.
-
-        The matrix product only finds candidates, a little more than are needed: which of two equally near rows it
-        prefers depends on the height of the block. The cosines that count are recomputed pair by pair.
-        """
-        similar = rows @ self.reference.T
-        inside = np.flatnonzero(own >= 0)
-        similar[inside, own[inside]] = -np.inf
-        last = similar.shape[1] - self.neighbours
-        threshold = np.partition(similar, last, axis=1)[:, last] - _SLACK
-        row, near = np.nonzero(similar >= threshold[:, None])
-        cosine = pair_cosines(rows, row, self.reference, near)
-        order = np.lexsort((-cosine, row))  # row by row, the nearest first
-        starts = np.searchsorted(row, np.arange(len(rows)))
-        return cosine[order[starts[:, None] + np.arange(self.neighbours)]].mean(axis=1, dtype=np.float64)
 
 
 def fit_typicality(
@@ -85,4 +59,5 @@ def fit_typicality(
     size = min(len(source), max(2, memory // (2 * 4 * source.dim)))
     hashes = np.sort(hash_ids(source.ids, seed=seed))[:size]
     reference = source.sample(size, seed=seed)
-    return Typicality(reference, hashes, min(neighbours, size - 1), seed)
+    search = choose_neighbour_search(reference, min(neighbours, size - 1), n=len(source))
+    return Typicality(search, hashes, seed)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError, fraction_hint, unknown_name
 from paredown.perceptron.solver import max_margin_signed
-from paredown.perceptron.threads import one_blas_thread
+from paredown.threads import one_blas_thread
 
 __all__ = ["Draw", "Setting", "run_draw"]
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.errors import PareError
 from paredown.perceptron.exchange import MOST_EXAMPLES_PER_FEATURE, exchange_support
 from paredown.perceptron.newton import ActiveRows, minimise_augmented_lagrangian, solve_active
-from paredown.perceptron.threads import one_blas_thread
+from paredown.threads import one_blas_thread
 
 __all__ = ["MaxMargin", "max_margin", "max_margin_signed"]
 

@@ -1,4 +1,4 @@
-"""One BLAS thread, for matrices too small to share between cores."""
+"""One BLAS thread: for matrices too small to share between cores, and for results that must not depend on the number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["one_blas_thread"]
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Run the block on one core: draws share the cores instead, and results do not depend on their number.
+    """Run the block on one core, so that matrix products and factorisations give the same bits on any number of them.
 
     On a busy machine the threads of one small matrix product wait for each other far longer than they compute: a
     factor of 50 was seen with two threads at N = 200. The switch itself takes some 20 microseconds.

@@ -198,7 +198,9 @@ def test_the_fewest_operations_are_chosen(problem, monkeypatch) -> None:
     chosen = choose_search(centroids, rows, n=10**9)
     assert chosen.name.startswith("screened in ")
     possible = [ExactSearch(centroids), *kernels._screens(centroids, rows)]
-    assert [search.name for search in possible[1:]] == [f"screened in {width} dimensions" for width in (48, 64, 96, 128)]
+    assert [search.name for search in possible[1:]] == [
+        f"screened in {width} dimensions" for width in (48, 64, 96, 128)
+    ]
     counted = {search.name: search.operations(rows[:512]) for search in possible}
     assert counted[chosen.name] == min(counted.values()) < counted["float32"]
     assert choose_search(centroids, rows, n=10**9, kernel="float32").name == "float32"
@@ -292,7 +294,9 @@ def test_neighbours_are_screened_where_that_saves_operations(problem) -> None:
     chosen = choose_neighbour_search(subspace, 3, n=10**9)
     assert chosen.screen is not None
     assert chosen.screen.width == 48
-    assert choose_neighbour_search(unit(np.random.default_rng(0).standard_normal((500, 128))), 3, n=10**9).screen is None
+    assert (
+        choose_neighbour_search(unit(np.random.default_rng(0).standard_normal((500, 128))), 3, n=10**9).screen is None
+    )
 
 
 def test_coarse_kmeans_is_as_good_as_the_exact_one(rng, monkeypatch) -> None:

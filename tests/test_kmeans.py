@@ -163,6 +163,18 @@ def test_isotropic_clusters_are_found_as_well_as_in_all_dimensions(noise, monkey
     assert np.mean(ours) > 0.999 * np.mean(theirs)
 
 
+def test_clusters_in_many_dimensions_are_not_sought_in_a_few(monkeypatch) -> None:
+    monkeypatch.setattr(kernels, "_WORTHWHILE", 0)
+    rng = np.random.default_rng(0)
+    flat = unit(rng.standard_normal((2000, 256)))
+    steep = unit(rng.standard_normal((2000, 256)) * (1 + np.arange(256)) ** -0.7)
+    offset = unit(flat + 3 * flat[:1])  # most of the length lies in one direction, and little of the variance
+    plan = KMeans(20, seed=0)
+    assert [plan._basis(HeldRows(rows), rows) is None for rows in (flat, steep, offset)] == [True, False, True]
+    streamed = StreamedRows(open_source(flat), 2000, seed=0)
+    assert plan._basis(streamed, flat) is not None  # all dimensions would not fit into memory
+
+
 @settings(max_examples=60)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=12), st.data())
 def test_shares_add_up(sizes, data) -> None:
@@ -196,7 +208,7 @@ from paredown.kernels import neighbours
 kernels._WORTHWHILE = neighbours._WORTHWHILE = 0  # as if there were much more to do
 rng = np.random.default_rng(2)
 spectrum = (1 + np.arange(256)) ** -0.7
-rows = (rng.standard_normal((40, 256))[rng.integers(0, 40, 3000)] + 0.8 * rng.standard_normal((3000, 256))) * spectrum
+rows = (rng.standard_normal((40, 256))[rng.integers(0, 40, 1500)] + 0.8 * rng.standard_normal((1500, 256))) * spectrum
 rows[1000:1050] = rows[:50]
 
 def fingerprint(scores):
@@ -204,11 +216,12 @@ def fingerprint(scores):
     return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
 def prototypes(**options):
-    return pdn.score(rows, metric="prototypes", k=50, iterations=8, seed=1, sensitivity=False, **options)
+    return pdn.score(rows, metric="prototypes", k=30, iterations=5, seed=1, sensitivity=False, **options)
 
-found = {"kernel " + kernel: fingerprint(prototypes(kernel=kernel)) for kernel in json.loads(sys.argv[1])}
-found |= {"again": fingerprint(prototypes(save_model=sys.argv[2], overwrite=True))}
-found |= {"model " + kernel: fingerprint(pdn.score(rows, model=sys.argv[2], kernel=kernel)) for kernel in json.loads(sys.argv[1])}
+present, file = json.loads(sys.argv[1]), sys.argv[2]
+found = {"kernel " + kernel: fingerprint(prototypes(kernel=kernel)) for kernel in present}
+found |= {"again": fingerprint(prototypes(save_model=file, overwrite=True))}
+found |= {"model " + kernel: fingerprint(pdn.score(rows, model=file, kernel=kernel)) for kernel in present}
 for method in ("full", "minibatch", "hierarchical"):
     found["method " + method] = fingerprint(prototypes(method=method, memory=2**21))
 for metric in ("typicality", "duplicates", "density", "k_center"):

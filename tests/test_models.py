@@ -93,7 +93,7 @@ def test_exact_scores_with_a_screened_model(digits, tmp_path, monkeypatch) -> No
     monkeypatch.setattr(kernels, "_torch_kernels", lambda multiplications: ())
     monkeypatch.setattr(kernels, "_WORTHWHILE", 0)
     file = tmp_path / "m.npz"
-    screened = pdn.score(rows, k=20, sensitivity=False, save_model=file)
+    screened = pdn.score(rows, k=150, sensitivity=False, save_model=file)
     assert screened.provenance["report"]["kernel"].startswith("screened")
     exact = pdn.score(rows, model=file, kernel="float32")
     assert exact.provenance["report"]["kernel"] == "float32"

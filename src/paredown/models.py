@@ -103,7 +103,9 @@ class FittedModel:
             return self
         model = _load(self.metric, self.arrays, report | {"kernel": kernel})
         if not model.report()["kernel"].startswith(kernel):
-            raise PareError(f"kernel {kernel!r} does not run on this machine; leave it out, for all give the same scores.")
+            raise PareError(
+                f"kernel {kernel!r} does not run on this machine; leave it out: every kernel gives the same scores."
+            )
         return replace(self, model=model)
 
     def labels_for(self, labels: Labels, location: str) -> Labels:

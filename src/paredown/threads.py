@@ -1,4 +1,4 @@
-"""One BLAS thread: for matrices too small to share between cores, and for results that must not depend on the number."""
+"""One BLAS thread: for matrices too small to share, and for results that must not depend on the number of cores."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _WORTHWHILE = 5e10  # multiplications below which choosing would take longer tha
 class NeighbourSearch:
     """The `count` largest cosines of rows to the rows of a reference, by products with all of them.
 
-    Products in all dimensions find candidates up to their rounding. A screen finds first as many as are wanted, and then
+    Products in all dimensions find candidates up to their rounding. A screen first finds as many as are wanted, then
     all whose bound is above the smallest exact cosine among those.
     """
 

@@ -31,6 +31,7 @@ from paredown.metrics.passes import (
 from paredown.progress import Track, silent
 from paredown.sizes import format_size
 from paredown.sources import VectorSource
+from paredown.threads import one_blas_thread
 
 __all__ = ["METHODS", "Clustering", "KMeans", "SourceClustering", "spherical_kmeans"]
 
@@ -42,6 +43,7 @@ METHODS = {
 }
 
 _LEADING_SHARE, _LEADING_LEAST = 32, 64  # leading dimensions: a 32nd of all, but at least 64
+_LEADING_ENOUGH = 0.5  # of the variance in them: clusters spread over more dimensions are sought in all of them
 _FINE_PASSES = 2  # with all dimensions, after the leading ones
 _BASIS_ROWS = 4_096
 _MINIBATCH_SAMPLE = 32  # rows per centroid that mini-batches begin with
@@ -160,22 +162,31 @@ class KMeans:
         else:
             features = project(first, basis, track)
         generators = (np.random.default_rng([self.seed, run]) for run in range(self.restarts))
-        staged = basis is not None
+        staged = basis is not None or self._heavy(len(first), features.shape[1])
         runs = (grouping(features, self.k, rng, self.iterations, staged=staged, track=track) for rng in generators)
         best = max(runs, key=lambda run: run.fit)
         if basis is None:
             return best.centroids, best.fit
         return directions(first, best.of_row, self.k, len(basis), track), None
 
+    def _heavy(self, rows: int, dim: int) -> bool:
+        """Whether clustering so many rows is worth shortening."""
+        return worth_a_choice(self.iterations * rows, self.k * dim)
+
     def _leading_dims(self, rows: int, dim: int) -> int | None:
         """How many leading dimensions to cluster in first; None where that is not worth it."""
         dims = max(_LEADING_LEAST, dim // _LEADING_SHARE)
-        heavy = worth_a_choice(self.iterations * rows, self.k * dim)
-        return dims if heavy and dim >= 3 * dims else None
+        return dims if self._heavy(rows, dim) and dim >= 3 * dims else None
 
     def _basis(self, first: FittingRows, head: Rows) -> Rows | None:
+        """The leading directions to cluster in first; None for all dimensions."""
         dims = self._leading_dims(len(first), head.shape[1])
-        return None if dims is None else leading_basis(head[:_BASIS_ROWS], dims)
+        if dims is None:
+            return None
+        basis = leading_basis(head[:_BASIS_ROWS], dims)
+        if isinstance(first, HeldRows) and _share_held(head[:_BASIS_ROWS], basis) < _LEADING_ENOUGH:
+            return None
+        return basis
 
     def _preparing(self, basis: Rows | None, sample: Rows) -> Callable[[Rows], Search]:
         """How to make a search for centroids that have moved; the choice is made for the first ones."""
@@ -225,3 +236,11 @@ class KMeans:
                 f"clustering with k = {k:,} centroids of {dim} dimensions takes about {format_size(needed)}, and "
                 f"memory is {format_size(self.memory)}; raise memory (--memory), or lower k."
             )
+
+
+def _share_held(rows: Rows, basis: Rows) -> float:
+    """The share of the variance of rows that lies in some directions."""
+    apart = rows - rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+    with one_blas_thread():
+        inside = np.square(apart @ basis).sum(dtype=np.float64)
+    return float(inside / max(np.square(apart).sum(dtype=np.float64), 1e-30))

@@ -15,8 +15,9 @@ from paredown.progress import Track, silent
 __all__ = ["TOLERANCE", "Grouping", "Rows", "group", "group_in_two_levels", "share_out"]
 
 TOLERANCE = 1e-5  # stop when the mean fit gains less than this
-_SEEDING_PER_CENTROID = 32  # rows that k-means++ looks at, per centroid: its cost is quadratic in k
-_EARLY_SHARE = 4  # of many rows a quarter is grouped first
+_SEEDING_PER_CENTROID = 16  # rows that k-means++ looks at, per centroid: its cost is quadratic in k
+_DRAWS = 4  # of which k-means++ takes the best
+_EARLY_SHARE, _EARLY_PER_CENTROID = 4, 32  # of many rows a quarter is grouped first, if it has so many per centroid
 _NOTHING = 1e-6  # a sum of unit rows shorter than this has no direction
 
 Rows = NDArray[np.float32]
@@ -43,7 +44,7 @@ def group(
     must be in random order.
     """
     early = len(rows) // _EARLY_SHARE
-    if not staged or early < _SEEDING_PER_CENTROID * k:
+    if not staged or early < _EARLY_PER_CENTROID * k:
         return _lloyd(rows, _plus_plus(rows, k, rng), iterations, track)
     begun = _lloyd(rows[:early], _plus_plus(rows[:early], k, rng), iterations, track)
     return _lloyd(rows, begun.centroids, -(-iterations * 3 // 5), track)
@@ -108,21 +109,32 @@ def share_out(sizes: NDArray[np.int64], k: int) -> NDArray[np.int64]:
 
 
 def _plus_plus(rows: Rows, k: int, rng: np.random.Generator) -> Rows:
-    """k-means++ seeding on a subsample: directions of rows; those far from all drawn so far are drawn more often."""
+    """Greedy k-means++ seeding on a subsample: directions of rows.
+
+    Rows far from all seeds so far are drawn more often; of some draws the one stays that leaves the least distance to
+    the rest (Arthur and Vassilvitskii 2007, in their conclusion).
+    """
     size = min(len(rows), _SEEDING_PER_CENTROID * k)
     if size < len(rows):
         rows = rows[rng.choice(len(rows), size, replace=False)]
     squares = np.vecdot(rows, rows)
+
+    def nearer(seed: int) -> NDArray[np.float32]:
+        """Squared distances to the nearest seed with one more."""
+        return np.minimum(distance, np.maximum(squares - 2 * np.vecdot(rows, rows[seed]) + squares[seed], 0))
+
+    distance = np.full(size, np.inf, np.float32)
     chosen = np.empty(k, np.int64)
     chosen[0] = rng.integers(size)
-    distance = np.full(size, np.inf, np.float32)
+    distance = nearer(chosen[0])
     for i in range(1, k):
-        last = chosen[i - 1]
-        np.minimum(distance, squares - 2 * np.vecdot(rows, rows[last]) + squares[last], out=distance)
-        weight = np.maximum(distance, 0).astype(np.float64).cumsum()
-        # All rows may coincide with a centroid already (duplicates): then any row will do.
-        drawn = np.searchsorted(weight, rng.random() * weight[-1], side="right") if weight[-1] > 0 else i
-        chosen[i] = min(int(drawn), size - 1)
+        weight = distance.cumsum(dtype=np.float64)
+        drawn = np.minimum(np.searchsorted(weight, rng.random(_DRAWS) * weight[-1], side="right"), size - 1)
+        if weight[-1] == 0:  # all rows coincide with a seed already (duplicates): then any row will do
+            drawn = np.array([i])
+        offers = [nearer(seed) for seed in drawn]
+        best = int(np.argmin([offer.sum(dtype=np.float64) for offer in offers]))
+        chosen[i], distance = drawn[best], offers[best]
     return rows[chosen] / np.sqrt(np.maximum(squares[chosen], _NOTHING**2))[:, None]
 
 

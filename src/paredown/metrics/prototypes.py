@@ -74,8 +74,9 @@ def fit_prototypes(
 
     `k` defaults to the number of centroids in `start`, to the number of classes where there are labels, as in the
     paper, and otherwise to `default_k`. `method` is a name in `paredown.metrics.kmeans.METHODS`: which rows are
-    clustered and how. `kernel` is a name in `paredown.kernels.KERNELS`: how rows are compared with centroids.
-    All give the same result and differ in speed only. Half of `memory` bytes holds rows; where the sample does not fit, passes read the source again.
+    clustered and how. `kernel` is a name in `paredown.kernels.KERNELS`: how rows are compared with centroids. All
+    give the same result and differ in speed only. Half of `memory` bytes holds rows; where the sample does not fit,
+    passes read the source again.
 
     `iterations` are those of the sample, `restarts` how often it is begun anew, and `passes` how many further ones
     compare all dimensions: by default as many as the method needs. `sensitivity` measures how much the choice of k

@@ -61,8 +61,8 @@ Embeddings = Annotated[
     ),
 ]
 K = Annotated[int | None, typer.Option(help="Number of prototypes or clusters; chosen from the data if not given.")]
-Kernel = Annotated[str | None, typer.Option(help="How centroids are compared; float32 forces the exact way.")]
-Exact = Annotated[bool, typer.Option("--exact", help="Compare every row with every centroid: --kernel float32.")]
+Kernel = Annotated[str | None, typer.Option(help="How centroids are compared. Every kernel gives the same scores.")]
+Exact = Annotated[bool, typer.Option("--exact", help="The same as --kernel float32; changes no score.")]
 MetricOptions = Annotated[
     list[str] | None,
     typer.Option(

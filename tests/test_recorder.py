@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import sys
 from itertools import pairwise
 
@@ -345,7 +346,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), BAD, ids=[message[:40] for _, message in BAD])
+@pytest.mark.parametrize(("change", "message"), BAD, ids=[re.sub(r"\W+", "-", message)[:40] for _, message in BAD])
 def test_a_bad_batch_is_refused_and_changes_nothing(change, message):
     rec = Recorder(4, 3, ids=list("abcd"))
     rec.update([0, 2], [[1.0, 2, 3], [1, 2, 3]], [0, 1], 2)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import paredown as pdn
 from paredown.data import Labels, Scores, hash_ids, id_array
 from paredown.errors import PareError
-from paredown.selection import STRATEGIES, class_quotas
+from paredown.selection import STRATEGIES, class_floors, class_quotas
 
 STRATEGY = st.sampled_from(sorted(STRATEGIES))
 FRACTION = st.floats(0.01, 1.0)
@@ -217,7 +217,7 @@ def test_balance_score_is_the_mean_over_pairs(counts: list[int]) -> None:
         ({"drop_hardest": 1}, r"drop_hardest must be in \[0, 1\)"),
         ({"mix_random": -1}, r"mix_random must be in \[0, 1\]"),
         ({"seed": -1}, r"seed must not be negative"),
-        ({"balance": 0.5}, r"a floor or quota needs labels or clusters"),
+        ({"balance": 0.5}, r"^a floor or quota needs labels or clusters, .* neither; use balance=0 for none\.$"),
         ({"labels": [0, 1]}, r"there are 2 labels for 3 examples"),
         ({"ids": [0, 0, 1]}, r"1 id occurs more than once"),
     ],
@@ -401,6 +401,25 @@ def test_the_recipe_is_what_was_asked_for() -> None:
     assert pdn.select(np.arange(10), keep_fraction=0.5).recipe["grouped_by"] is None
     clustered = Scores(np.arange(4.0), np.arange(4), clusters=np.array([0, 0, 1, 1]))
     assert pdn.select(clustered, keep_fraction=0.5, quota="equal").recipe["grouped_by"] == "cluster"
+
+
+def test_floors_that_lose_most_by_rounding_down_are_raised_first() -> None:
+    # Exact floors of 1.2, 1.8 and 1.5; rounded up they need 6 places.
+    floors, notes = class_floors(np.array([12, 18, 15]), 0.1, 4)
+    assert floors.tolist() == [1, 2, 1]
+    assert notes == [
+        "the floor needs 6 examples rounded up but only 4 are kept: 2 of 3 classes or clusters have it rounded down."
+    ]
+    assert class_floors(np.array([12, 18, 15]), 0.1, 5)[0].tolist() == [1, 2, 2]
+    # A class that would vanish comes before those that lose more.
+    assert class_floors(np.array([1, 18, 15]), 0.1, 3)[0].tolist() == [1, 1, 1]
+    floors, notes = class_floors(np.array([12, 18, 15]), 0.1, 6)
+    assert (floors.tolist(), notes) == ([2, 2, 2], [])
+
+
+def test_classes_that_only_a_dictionary_names_are_not_lost() -> None:
+    labels = Labels(np.array([0, 0, 2, 2]), ("a", "empty", "b"))
+    assert pdn.select(np.arange(4.0), labels=labels, keep_fraction=0.5).notes == ()
 
 
 def test_floors_rounded_down_are_counted() -> None:

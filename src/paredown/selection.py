@@ -263,12 +263,16 @@ def balance_of_counts(counts: NDArray[np.int64]) -> float:
 # --- strategies: total orders, best first --------------------------------------------------------------------------
 
 
-def _hardest_first(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
+def _by_score(values: NDArray[Any], ties: NDArray[np.uint64]) -> NDArray[np.int64]:
     return np.lexsort((ties, -values))
 
 
+def _hardest_first(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
+    return _by_score(values, ties)
+
+
 def _easiest_first(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
-    return _hardest_first(values, ties, dropped)[::-1]
+    return _by_score(values, ties)[::-1]
 
 
 def _shuffled(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
@@ -276,7 +280,7 @@ def _shuffled(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> N
 
 
 def _window(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
-    return np.roll(_hardest_first(values, ties, dropped), -dropped)
+    return np.roll(_by_score(values, ties), -dropped)
 
 
 def _stratified(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
@@ -284,7 +288,7 @@ def _stratified(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) ->
 
     The bins have equal width over the range of scores that is left, as in coverage-centric selection.
     """
-    hardest = _hardest_first(values, ties, dropped)
+    hardest = _by_score(values, ties)
     rest = hardest[dropped:]
     low, high = values[rest[-1]], values[rest[0]]
     scale = STRATIFIED_BINS / (high - low) if high > low else 0.0

@@ -1,0 +1,306 @@
+"""Laws by hand: formulas against their definitions, defaults, repeatability, thresholds of verdicts, and words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paredown.errors import PareError
+from paredown.laws import LAWS, beats_power_law, compare, curve, fit, local_exponents
+from paredown.laws import exponents as exponents_module
+from paredown.laws.comparing import CANNOT_TELL, NONE_FITS
+from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, from_runs, interval
+
+SIZES = np.array([100.0, 200.0, 400.0, 800.0, 1600.0])
+
+
+def runs_of(errors: Any, rng: np.random.Generator, noise: float = 0.02, seeds: int = 4) -> Curve:
+    errors = np.asarray(errors)
+    runs = errors[:, None] * np.exp(noise * rng.standard_normal((len(errors), seeds)))
+    return curve(np.repeat(SIZES[: len(errors)], seeds), runs.ravel())
+
+
+# --- formulas ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_laws_are_what_their_formulas_say(n: int) -> None:
+    size = np.array([float(n)])
+    assert LAWS["power"].predict(size, 3.0, 0.5, 0.0)[0] == pytest.approx(3 * n**-0.5)
+    assert LAWS["power with asymptote"].predict(size, 3.0, 0.5, 0.1)[0] == pytest.approx(3 * n**-0.5 + 0.1)
+    assert LAWS["exponential"].predict(size, 3.0, 0.5, 0.0)[0] == pytest.approx(3 * math.exp(-0.5 * n))
+    assert LAWS["exponential with asymptote"].predict(size, 3.0, 0.5, 0.1)[0] == pytest.approx(
+        3 * math.exp(-0.5 * n) + 0.1
+    )
+    assert LAWS["factorial"].predict(size, 3.0, 1.0, 0.0)[0] == pytest.approx(3 / math.factorial(n))
+    product = math.prod(math.factorial(k) for k in range(1, n + 1))
+    assert LAWS["iterated factorial"].predict(size, 3.0, 1.0, 0.0)[0] == pytest.approx(3 / product)
+
+
+def test_iterated_factorials_are_straight_between_whole_numbers() -> None:
+    law = LAWS["iterated factorial"]
+    logs = np.log(law.predict(np.array([2.0, 2.5, 3.0]), 1.0, 1.0, 0.0))
+    assert logs[1] == pytest.approx((logs[0] + logs[2]) / 2)
+
+
+def test_which_laws_have_an_asymptote() -> None:
+    assert {name for name, law in LAWS.items() if law.asymptote} == {
+        "power with asymptote",
+        "exponential with asymptote",
+    }
+
+
+# --- curves ------------------------------------------------------------------------------------------------------
+
+
+def test_a_curve_in_words() -> None:
+    assert repr(curve([100, 200], [0.5, 0.25])) == "Curve(2 sizes from 100 to 200, unknown noise)"
+    given = curve([200, 100, 400], [0.5, 0.2, 0.1], stderr=[0.05, 0.01, 0.002])
+    assert repr(given) == "Curve(3 sizes from 100 to 400, relative noise 0.05)"
+    assert given.error.tolist() == [0.2, 0.5, 0.1]  # by size
+    assert given.freedom == np.inf
+    np.testing.assert_allclose(given.log_stderr, [0.05, 0.1, 0.02])
+    assert curve([100, 200], [0.5, 0.25]).log_stderr.tolist() == [1.0, 1.0]
+
+
+def test_standard_errors_are_pooled_over_sizes() -> None:
+    found = from_runs(np.array([1.0, 2.0]), np.array([[0.9, 1.1], [2.0, 2.0]]))
+    assert found.error.tolist() == [1.0, 2.0]
+    assert found.freedom == 2
+    # Relative squares are 0.02 and 0; pooled 0.01 counts as ten runs beside the one degree of freedom of each size.
+    variance = np.array([(10 * 0.01 + 0.02) / 11, (10 * 0.01) / 11])
+    np.testing.assert_allclose(found.stderr, found.error * np.sqrt(variance / 2))
+    uneven = from_runs(np.array([1.0, 2.0]), np.array([[0.9, 1.0, 1.1], [2.0, 2.2, np.nan]]))
+    assert uneven.freedom == 3
+    assert uneven.error.tolist() == pytest.approx([1.0, 2.1])
+    paired = from_runs(np.array([1.0, 2.0]), np.array([[0.9, 1.0, 1.1], [2.0, 2.2, 2.1]]), paired=True)
+    assert (paired.freedom, paired.paired) == (2, True)
+
+
+@pytest.mark.parametrize("runs", [[[1.0], [2.0]], [[1.0, 1.0], [2.0, 2.0]]])
+def test_without_spread_the_noise_is_unknown(runs: list[list[float]]) -> None:
+    found = from_runs(np.array([1.0, 2.0]), np.array(runs))
+    assert (found.stderr, found.freedom, found.runs) == (None, 0.0, None)
+    low, high = found.limits()
+    assert np.isnan(low).all()
+    assert np.isnan(high).all()
+
+
+def test_limits_repeat_and_hold_the_mean(rng: np.random.Generator) -> None:
+    noisy = runs_of(0.5 * SIZES**-0.3, rng)
+    low, high = noisy.limits()
+    for options in ({}, {"seed": 0}, {"draws": BOOTSTRAP}):
+        again = noisy.limits(**options)
+        np.testing.assert_array_equal(again[0], low)
+        np.testing.assert_array_equal(again[1], high)
+    assert (low < noisy.error).all()
+    assert (noisy.error < high).all()
+    assert (noisy.limits(seed=1)[0] != low).any()
+
+
+def test_resampling_has_the_standard_errors(rng: np.random.Generator) -> None:
+    given = curve(SIZES, 0.5 * SIZES**-0.3, stderr=0.05 * SIZES**-0.3)
+    for measured in (given, runs_of(0.5 * SIZES**-0.3, rng)):
+        drawn = measured.resample(20_000, np.random.default_rng(1))
+        np.testing.assert_allclose(drawn.mean(axis=0), np.log(measured.error), atol=0.005)
+        np.testing.assert_allclose(drawn.std(axis=0), measured.log_stderr, rtol=0.03)
+    shifted = given.resample(20_000, np.random.default_rng(1), np.zeros(len(SIZES)))
+    np.testing.assert_allclose(shifted.mean(axis=0), 0, atol=0.005)
+
+
+def test_runs_of_one_seed_are_drawn_together() -> None:
+    # Seeds are 10 % up or down at every size: paired, all sizes move together.
+    seeds = np.array([0.9, 1.0, 1.1])
+    runs = SIZES[:, None] ** -0.3 * seeds
+    rows = {"size": np.repeat(SIZES, 3), "error": runs.ravel(), "seed": np.tile([3, 5, 7], len(SIZES))}
+    paired = curve(**rows, paired=True)
+    apart = curve(rows["size"], rows["error"])
+    for measured, correlation in ((paired, 1.0), (apart, 0.0)):
+        drawn = measured.resample(5_000, np.random.default_rng(0))
+        assert np.corrcoef(drawn[:, 0], drawn[:, -1])[0, 1] == pytest.approx(correlation, abs=0.06)
+
+
+@pytest.mark.parametrize(("freedom", "tail"), [(np.inf, 0.025), (1e9, 0.025), (4, 0.00275), (0, 1e-9)])
+def test_intervals_widen_with_few_runs(freedom: float, tail: float) -> None:
+    samples = np.linspace(0, 1, 100_001)
+    found = interval(0.5, samples, freedom)
+    assert found.value == 0.5
+    assert found.low == pytest.approx(tail, abs=2e-4)
+    assert found.high == pytest.approx(1 - tail, abs=2e-4)
+
+
+def test_numbers_in_words() -> None:
+    assert format(Estimate(0.123456)) == "0.123"
+    assert format(Estimate(0.123456, 0.1, 0.2)) == "0.123 [0.1, 0.2]"
+    assert format(Estimate(0.123456, 0.1, 0.2), "+.2f") == "+0.12 [+0.10, +0.20]"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: curve([1, 2], [0.1, 0.2, 0.3]),
+            r"^columns must have one value per row, got 2 of size and 3 of error\.$",
+        ),
+        (lambda: curve([], []), r"^size is empty\.$"),
+        (lambda: curve(["a"], [0.1]), r"^size must be numbers, got \['a'\]\.$"),
+        (
+            lambda: curve([1, 2], [0.1, 0.0]),
+            r"^error must be finite and above 0, got 0 in row 1\. A law of log error needs errors above 0: test on "
+            r"more examples, or leave this size out\.$",
+        ),
+        (
+            lambda: curve([1, 2], [0.1, -1.0]),
+            r"^error must be finite and above 0, got -1 in row 1\. Leave the row out\.$",
+        ),
+        (lambda: curve([0, 2], [0.1, 0.1]), r"^size must be finite and above 0, got 0 in row 0\. Leave the row out\.$"),
+        (
+            lambda: curve([1, 2], [0.1, 0.2], stderr=[0.1, np.nan]),
+            r"^stderr must be finite and above 0, got nan in row 1\. Leave stderr out where it is not known\.$",
+        ),
+        (lambda: curve([2, 1, 2], [0.1] * 3, stderr=[0.1] * 3), r"^size 2 comes more than once, but stderr was given"),
+        (
+            lambda: curve([1, 2], [0.1, 0.2], paired=True),
+            r"^paired runs need `seed`, the run that each row belongs to\.$",
+        ),
+        (
+            lambda: curve([1, 1, 2], [0.1] * 3, seed=[0, 1, 0], paired=True),
+            r"^paired runs need every seed once at every size, got 0 rows of seed 1 at size 2\. Leave such seeds out",
+        ),
+    ],
+)
+def test_mistakes_in_columns(call: Any, message: str) -> None:
+    with pytest.raises(PareError, match=message):
+        call()
+
+
+# --- fits --------------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_repeats_with_its_defaults(rng: np.random.Generator) -> None:
+    noisy = runs_of(2 * SIZES**-0.4, rng)
+    default, given = fit(noisy), fit(noisy, "power", draws=BOOTSTRAP, seed=0)
+    assert len(default.samples["nu"]) == BOOTSTRAP
+    np.testing.assert_array_equal(default.samples["nu"], given.samples["nu"])
+    assert (fit(noisy, seed=1).samples["nu"] != default.samples["nu"]).any()
+
+
+def test_a_fit_in_words_and_numbers() -> None:
+    errors = 2 * SIZES**-0.5 * np.exp([0.01, -0.01, 0.01, -0.01, 0.0])
+    found = fit(curve(SIZES, errors), draws=50)
+    slope, level = np.polyfit(np.log(SIZES), np.log(errors), 1)
+    residual = np.log(errors) - level - slope * np.log(SIZES)
+    assert found["nu"].value == pytest.approx(-slope)
+    assert found["a"].value == pytest.approx(math.exp(level))
+    assert found.rms_log_error == pytest.approx(np.sqrt(np.mean(residual**2)))
+    assert found.chi_squared == pytest.approx(np.sum(residual**2))
+    assert found.r_squared == pytest.approx(1 - residual.var() / np.log(errors).var())
+    assert math.isnan(found.p_value)
+    a, nu = found.parameters.values()
+    assert str(found) == f"power, a n^-nu: a = {a}, nu = {nu}; rms residual {100 * found.rms_log_error:.2g} %"
+
+
+def test_the_p_value_is_that_of_chi_squared() -> None:
+    from scipy.stats import chi2
+
+    errors = 2 * SIZES**-0.5 * np.exp([0.02, -0.03, 0.01, -0.01, 0.02])
+    found = fit(curve(SIZES, errors, stderr=0.02 * errors), draws=10)
+    assert found.p_value == pytest.approx(chi2.sf(found.chi_squared, 3))
+    np.testing.assert_allclose(found.predict(SIZES), found["a"].value * SIZES ** -found["nu"].value)
+
+
+def test_limits_of_predictions_are_quantiles_of_the_draws(rng: np.random.Generator) -> None:
+    found = fit(runs_of(2 * SIZES**-0.4, rng), draws=200)
+    low, high = found.predict_interval([500.0])
+    drawn = found.samples["a"] * 500.0 ** -found.samples["nu"]
+    assert (low[0], high[0]) == (pytest.approx(np.quantile(drawn, 0.025)), pytest.approx(np.quantile(drawn, 0.975)))
+
+
+def test_too_few_sizes() -> None:
+    with pytest.raises(PareError, match=r"3 sizes|sizes.*got 3|at least 4|four"):
+        fit(curve(SIZES[:3], [0.3, 0.2, 0.1]))
+    fit(curve(SIZES[:4], [0.4, 0.3, 0.2, 0.1]), draws=2)
+
+
+# --- comparing ---------------------------------------------------------------------------------------------------
+
+
+def test_contenders_are_ordered_by_aicc_with_akaike_weights(rng: np.random.Generator) -> None:
+    found = compare(runs_of(2 * SIZES**-0.4, rng), draws=20)
+    scores = [contender.fit.aicc for contender in found.contenders.values()]
+    assert scores == sorted(scores)
+    relative = np.exp(-(np.array(scores) - scores[0]) / 2)
+    np.testing.assert_allclose([c.weight for c in found.contenders.values()], relative / relative.sum())
+    np.testing.assert_allclose([c.difference for c in found.contenders.values()], np.array(scores) - scores[0])
+    assert str(found) == found.sentence
+
+
+def test_comparing_needs_two_families() -> None:
+    noisy = curve(SIZES, 2 * SIZES**-0.4)
+    with pytest.raises(PareError, match=r"^comparing needs laws of two families or more, got power\.$"):
+        compare(noisy, ["power", "power"])
+    with pytest.raises(PareError, match=r"got power, power with asymptote\.$"):
+        compare(noisy, ["power", "power with asymptote"])
+    with pytest.raises(PareError, match=r"got none\.$"):
+        compare(noisy, [])
+
+
+def test_few_sizes_of_unknown_noise_cannot_be_compared() -> None:
+    found = compare(curve(SIZES[:4], 2 * SIZES[:4] ** -0.4), draws=2)
+    assert (found.verdict, found.weight, found.runner_up) == (CANNOT_TELL, 0.0, None)
+    assert math.isnan(found.faster_than_power)
+    assert found.sentence == (
+        "Cannot tell: too few sizes to compare laws without knowing the noise: give several runs per size, or stderr."
+    )
+    assert {contender.difference for contender in found.contenders.values()} == {np.inf}
+
+
+def test_a_law_that_misses_by_more_than_the_noise() -> None:
+    sizes = np.geomspace(100, 10_000, 9)
+    wavy = 2 * sizes**-0.4 * np.exp(0.05 * (-1.0) ** np.arange(9))
+    found = compare(curve(sizes, wavy, stderr=0.002 * wavy), draws=50)
+    assert found.verdict == NONE_FITS
+    assert found.sentence.startswith(f"None of the laws fits: {found.best} comes nearest (AICc better by ")
+    assert "but misses by more than the noise of the runs (p = " in found.sentence
+
+
+# --- exponents and verdicts --------------------------------------------------------------------------------------
+
+
+def test_local_exponents_are_slopes_of_neighbouring_sizes() -> None:
+    errors = np.array([0.5, 0.4, 0.2, 0.15, 0.05])
+    found = local_exponents(curve(SIZES, errors), span=3, draws=5)
+    slopes = [-np.polyfit(np.log(SIZES[i : i + 3]), np.log(errors[i : i + 3]), 1)[0] for i in range(3)]
+    assert [estimate.value for estimate in found] == pytest.approx(slopes)
+
+
+def test_without_noise_the_gain_is_the_difference_alone() -> None:
+    bent = 2 * SIZES**-0.4 * np.exp([0.0, 0.0, -0.1, -0.3, -0.8])
+    found = beats_power_law(curve(SIZES, bent), curve(SIZES, 2 * SIZES**-0.4), draws=5)
+    assert found.verdict == CANNOT_TELL
+    assert found.gain.value == pytest.approx(found.end_exponent.value - found.random_exponent.value)
+    assert found.end_exponent.value == pytest.approx(-np.polyfit(np.log(SIZES[-3:]), np.log(bent[-3:]), 1)[0])
+    assert math.isnan(found.gain.low)
+    assert found.sentence.startswith("Cannot tell, as the noise is unknown (give several runs per size, or stderr): ")
+    assert str(found) == found.sentence
+
+
+@pytest.mark.parametrize(
+    ("gain", "weight", "reference", "verdict", "why"),
+    [
+        (Estimate(0.1), 1.0, 0.0, CANNOT_TELL, "Cannot tell, as the noise is unknown"),
+        (Estimate(-0.1, -0.2, 0.0), 1.0, 0.0, "not steeper", "Does not beat the power law"),
+        (Estimate(0.1, -0.1, 0.2), 1.0, 0.0, CANNOT_TELL, "Cannot tell whether the frontier is steeper"),
+        (Estimate(0.1, 0.0, 0.2), 1.0, 0.0, CANNOT_TELL, "Cannot tell whether the frontier is steeper"),
+        (Estimate(0.2, 0.1, 0.3), 1.0, 0.95, CANNOT_TELL, "Cannot tell, as the random curve itself falls faster"),
+        (Estimate(0.2, 0.1, 0.3), 0.95, 0.94, "beats", "Beats the power law"),
+        (Estimate(0.2, 0.1, 0.3), 0.94, 0.0, "steeper", "Steeper than the power law, but perhaps a power law itself"),
+    ],
+)
+def test_the_verdict_on_a_frontier(gain: Estimate, weight: float, reference: float, verdict: str, why: str) -> None:
+    found, text = exponents_module._verdict(gain, weight, reference)
+    assert found == verdict
+    assert text.startswith(why)

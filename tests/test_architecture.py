@@ -32,7 +32,7 @@ LAYERS = [
     {"scoring"},
     {"scale"},
     {"pruning", "exporting", "sweeps"},
-    {"plots"},
+    {"plots", "verifying"},
     {"evaluate"},
     {"demo", "reproduce"},
     {"cli"},

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from paredown.selection import select as select
     from paredown.sources import open_source as open_source
     from paredown.sweeps import sweep as sweep
+    from paredown.verifying import clean as clean
+    from paredown.verifying import verify as verify
 
 __version__ = "0.1.0"
 
@@ -58,6 +60,7 @@ _HOMES = {
     "Selection": "selection",
     "StreamedSelection": "scale",
     "balance_score": "selection",
+    "clean": "verifying",
     "embed": "embedding",
     "export": "exporting",
     "import_scores": "importing",
@@ -70,6 +73,7 @@ _HOMES = {
     "score_all": "scoring",
     "select": "selection",
     "sweep": "sweeps",
+    "verify": "verifying",
     "write_model": "models",
     "write_scores": "io",
     "evaluate": "evaluate",

@@ -46,7 +46,9 @@ __all__ = [
     "file_mark",
     "finished_request",
     "foreign_files",
+    "is_busy",
     "is_own",
+    "lock_file",
     "lock_is_held",
     "locked",
     "mark_of",
@@ -369,7 +371,7 @@ def mark_of(path: Path) -> dict[str, Any] | None:
 
 def file_mark(path: Path) -> Path:
     """Where the mark of a file is that cannot carry one."""
-    return path.with_name(f".{path.name}{MARK}")
+    return _beside(path, MARK)
 
 
 def file_digest(path: Path) -> str:
@@ -399,12 +401,16 @@ def claim_folder(folder: Path, kind: str, *, earlier: Iterable[str] = ()) -> Non
     if mark is not None and mark.get("kind") == kind:
         return
     if mark is not None and mark.get("kind") is not None:
-        raise PareError(f"{folder} holds a {mark['kind']}, not a {kind}; choose another output.")
+        raise PareError(f"{folder} holds {_a(mark['kind'])}, not {_a(kind)}; choose another output.")
     known = any(_is_earlier_record(folder / name) for name in earlier)
     if folder.exists() and not known and any(not TEMPORARY.fullmatch(item.name) for item in folder.iterdir()):
-        raise PareError(f"{folder} exists already and is not a {kind} of paredown; choose another output.")
+        raise PareError(f"{folder} exists already and is not {_a(kind)} of paredown; choose another output.")
     with write_whole(folder / MARK, output=folder) as part:
         part.write_text(json.dumps(_mark(None) | {"kind": kind}) + "\n", encoding="utf-8")
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
 def _mark(request: str | None) -> dict[str, Any]:
@@ -491,7 +497,7 @@ def _mark_of_earlier_folder(folder: Path) -> dict[str, Any] | None:
     """Folders of `prune` from before there were marks are known by their manifest."""
     if not is_own(folder / _EARLIER_MANIFEST[0]):
         return None
-    return {"paredown": "", "files": {name: {} for name in _EARLIER_MANIFEST}}
+    return {"paredown": "", "files": {name: {} for name in _EARLIER_MANIFEST if (folder / name).exists()}}
 
 
 def _mark_inside(path: Path) -> dict[str, Any] | None:
@@ -573,7 +579,7 @@ def locked(path: Path) -> Iterator[None]:
 @contextmanager
 def _locked_by_system(path: Path) -> Iterator[None]:
     made = [folder for folder in path.parents if not folder.exists()]
-    file = path.with_name(f".{path.name}{LOCK_SUFFIX}")
+    file = lock_file(path)
     with _clear_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = _acquire(file, path)
@@ -640,6 +646,11 @@ def _owner(handle: int) -> str:
         return "another run"
 
 
+def lock_file(path: Path) -> Path:
+    """The file by which an output is locked."""
+    return _beside(path, LOCK_SUFFIX)
+
+
 def lock_is_held(file: Path) -> bool:
     """Whether a lock file belongs to a run that is alive."""
     try:
@@ -652,6 +663,20 @@ def lock_is_held(file: Path) -> bool:
         os.close(handle)
 
 
+def is_busy(folder: Path) -> bool:
+    """Whether a run that is alive writes a folder, or one that it is in."""
+    place = Path(os.path.abspath(folder))
+    return any(lock_is_held(lock_file(part)) for part in (place, *place.parents) if part.name)
+
+
 def parts_folder(path: Path) -> Path:
     """Where the finished parts of an output are kept until it is complete."""
-    return path.with_name(f".{path.name}.parts")
+    return _beside(path, ".parts")
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    """The hidden file or folder beside an output that belongs to it."""
+    place = path if path.name not in ("", "..") else Path(os.path.abspath(path))
+    if not place.name:
+        raise PareError(f"{path} cannot be an output; name a new file or folder inside it.")
+    return place.with_name(f".{place.name}{suffix}")

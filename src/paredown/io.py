@@ -18,7 +18,7 @@ from paredown import __version__
 from paredown.columns import cluster_column, id_column, label_column
 from paredown.data import Scores, natural_order
 from paredown.errors import PareError
-from paredown.files import check_output, is_own, locked, new_output
+from paredown.files import check_output, file_digest, is_own, locked, new_output
 from paredown.reading import damaged, read_parquet
 from paredown.records import json_values, read_record, write_record
 
@@ -272,7 +272,7 @@ def check_table_output(path: Path, *, overwrite: bool = False, sources: Iterable
 
 def write_sidecar(path: Path, record: dict[str, Any]) -> None:
     """Write the JSON beside a table, unless it is there already."""
-    content = {"paredown": __version__} | record
+    content = {"paredown": __version__, "sha256": file_digest(path)} | record
     if read_record(path.with_suffix(".json")) != json_values(content):
         write_record(path.with_suffix(".json"), content)
 

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 # Each module registers its verbs with the app.
-from paredown.cli import demo, embed, prune, reproduce, score, simulate, sweep, theory  # noqa: F401
+from paredown.cli import demo, embed, prune, reproduce, score, simulate, sweep, theory, verify  # noqa: F401
 from paredown.cli.app import app
 from paredown.cli.terminal import aside, encode_all, flush
 from paredown.cli.work import current, starts_over

@@ -1,0 +1,90 @@
+"""`paredown verify` and `paredown clean`: what is on disk, and what should not be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paredown.cli.app import JsonOption, app
+from paredown.cli.terminal import emit, progress_bar, say
+
+_SHOWN = 20  # problems on screen; --json has all
+
+
+@app.command(epilog="Example: `paredown verify pruned`")
+def verify(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...",
+            help="Stores, scores, manifests, exports, models, recordings, sweeps or figures that paredown wrote.",
+            show_default=False,
+        ),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Read outputs in full and compare them with the checksums and digests that were written with them.
+
+    Exits with code 1 if anything is not as it was written.
+    """
+    from paredown.verifying import verify as verify_output
+
+    found = [verify_output(path, track=progress_bar) for path in paths]
+
+    def show() -> None:
+        for result in found:
+            if result.problems:
+                say("[bold]{}[/] ({}): [red]{} problems[/].", result.path, result.kind, len(result.problems))
+            else:
+                say("[bold]{}[/] ({}): [green]as it was written[/].", result.path, result.kind)
+            for problem in result.problems[:_SHOWN]:
+                say("  {}: {}", problem.path, problem.what)
+            if len(result.problems) > _SHOWN:
+                say("  and {} more", len(result.problems) - _SHOWN)
+            if result.unchecked:
+                say("  {:,} files have no digest: only their presence and size were compared.", result.unchecked)
+
+    results = [
+        {
+            "path": str(result.path),
+            "kind": result.kind,
+            "files": result.files,
+            "unchecked": result.unchecked,
+            "problems": [{"path": str(problem.path), "what": problem.what} for problem in result.problems],
+        }
+        for result in found
+    ]
+    emit({"verified": results}, as_json=as_json, show=show)
+    if any(result.problems for result in found):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: `paredown clean .`")
+def clean(
+    path: Annotated[Path, typer.Argument(help="An output, or a folder that outputs are in.", show_default=False)],
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Also remove finished parts that an interrupted run would go on from.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what killed runs left behind, under paredown's own temporary names and nothing else, and say what."""
+    from paredown.verifying import clean as clean_up
+
+    found = clean_up(path, unfinished=unfinished, dry_run=dry_run)
+
+    def show() -> None:
+        for leftover in found:
+            if leftover.removed:
+                say("removed [bold]{}[/]: {}", leftover.path, leftover.what)
+            else:
+                say("left alone [bold]{}[/]: {}", leftover.path, leftover.what)
+        if not found:
+            say("Nothing is left of killed runs in [bold]{}[/].", path)
+        elif not dry_run and not all(leftover.removed for leftover in found):
+            say("Finished parts are removed with --unfinished.")
+
+    result = [{"path": str(item.path), "what": item.what, "removed": item.removed} for item in found]
+    emit({"leftovers": result}, as_json=as_json, show=show)

@@ -1,0 +1,379 @@
+"""Is everything on disk as it was written, and what did killed runs leave behind?
+
+`verify` reads an output in full and compares it with the checksums and digests that were written with it; a flipped
+bit, a missing file or a foreign one is a `Problem`. `clean` removes what is left under paredown's own temporary names,
+and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from paredown.errors import PareError
+from paredown.files import (
+    LOCK_SUFFIX,
+    MARK,
+    TEMPORARY,
+    file_digest,
+    file_mark,
+    foreign_files,
+    is_busy,
+    lock_file,
+    lock_is_held,
+    locked,
+    mark_of,
+    parts_folder,
+    remove_folder,
+)
+from paredown.io import provenance_in
+from paredown.models import read_model
+from paredown.progress import Track, silent
+from paredown.reading import damaged, read_array, read_arrays, reading
+from paredown.recorder.storage import read_recording
+from paredown.records import json_values, read_record
+from paredown.sources.arrays import RECORD
+from paredown.store import read_shard, replacement_of
+
+__all__ = ["Leftover", "Problem", "Verified", "clean", "verify"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is not as it was written."""
+
+    path: Path
+    what: str
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What `verify` found.
+
+    Attributes:
+        path: that was looked at.
+        kind: what it is: `manifest`, `scores`, `store of embeddings`, ...
+        files: how many files were read and compared.
+        problems: what is wrong; none if all is well.
+        unchecked: files that were written without a digest, of which only their presence and size are known.
+    """
+
+    path: Path
+    kind: str
+    files: int
+    problems: tuple[Problem, ...]
+    unchecked: int = 0
+
+
+def verify(path: str | Path, *, track: Track = silent) -> Verified:
+    """Read an output in full and compare it with the checksums and digests that were written with it.
+
+    Args:
+        path: a store, scores, a manifest, the folder of `prune`, an export, a model, a recording, a sweep, or figures.
+        track: reports progress.
+
+    Raises:
+        PareError: if there is nothing, or nothing that paredown wrote.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise PareError(f"{path}: there is no such file or folder.")
+    mark = mark_of(path)
+    if path.is_dir():
+        kind = str((mark or {}).get("kind", ""))
+        if (path / RECORD).exists() or kind == "store of embeddings":
+            return _verify_store(path, track)
+        if kind in _GROWING:
+            return _GROWING[kind](path, kind, track)
+        if mark is not None and ("files" in mark or "count" in mark):
+            return _verify_folder(path, mark, track)
+    elif mark is None and file_mark(path).exists():
+        what = "not what was written: its digest is another; it was changed or damaged"
+        return Verified(path, "export", 1, (Problem(path, what),))
+    elif path.suffix == ".parquet":
+        return _verify_table(path)
+    elif mark is not None:
+        return _verify_file(path, mark)
+    elif _is_json_of_table(path):
+        return _verify_table(path.with_suffix(".parquet"))
+    raise PareError(f"{path} was not written by paredown, or its mark is gone; there is nothing to compare it with.")
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+def _verify_table(path: Path) -> Verified:
+    """Every page of a table against its checksum, and the table against the digest in the JSON beside it."""
+    problems: list[Problem] = []
+    try:
+        with reading(path, "Parquet file"), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches():
+                batch.validate(full=True)
+            kind = "manifest" if "keep" in file.schema_arrow.names else "scores"
+        record = provenance_in(path)
+    except PareError as error:
+        return Verified(path, "table", 1, (Problem(path, _without_path(error, path)),))
+    sidecar = path.with_suffix(".json")
+    beside = read_record(sidecar)
+    if beside is None:
+        what = "missing" if not sidecar.exists() else "damaged"
+        problems.append(Problem(sidecar, f"the copy of the record is {what}; the table carries it too"))
+        return Verified(path, kind, 1, tuple(problems), unchecked=0)
+    if "sha256" in beside and beside["sha256"] != file_digest(path):
+        problems.append(Problem(path, "not what was written: its digest is not the one in the JSON beside it"))
+    expected = json_values(record)
+    if any(beside.get(name) != value for name, value in expected.items()):
+        problems.append(Problem(sidecar, "says something else than the record that the table carries"))
+    return Verified(path, kind, 2, tuple(problems))
+
+
+def _verify_file(path: Path, mark: dict[str, Any]) -> Verified:
+    """A model, recording or encoder; or a file whose digest, compared already, is in the mark beside it."""
+    if "format" not in mark:
+        return Verified(path, "encoder" if path.suffix == ".onnx" else "export", 1, (), int("sha256" not in mark))
+    kind, read = ("model", read_model) if "model" in mark["format"] else ("recording", read_recording)
+    try:
+        read(path)
+    except PareError as error:
+        return Verified(path, kind, 1, (Problem(path, _without_path(error, path)),))
+    return Verified(path, kind, 1, ())
+
+
+def _is_json_of_table(path: Path) -> bool:
+    return path.suffix == ".json" and path.with_suffix(".parquet").is_file()
+
+
+# --- folders -------------------------------------------------------------------------------------------------------
+
+
+def _verify_folder(folder: Path, mark: dict[str, Any], track: Track) -> Verified:
+    """The output of `prune` or `export`: every file against its size and digest in the mark."""
+    problems = [Problem(folder / name, "paredown did not write this") for name in foreign_files(folder, mark)]
+    kind = "manifest" if (folder / "manifest.parquet").exists() else "export"
+    if "count" in mark:
+        present = sum(1 for _ in _files_in(folder)) - 1
+        if present < mark["count"]:
+            missing = mark["count"] - present
+            problems.append(Problem(folder, f"{missing:,} of its {mark['count']:,} files are missing"))
+        return Verified(folder, kind, 0, tuple(problems), unchecked=mark["count"])
+    unchecked = 0
+    for name, noted in track(mark["files"].items(), "verifying", total=len(mark["files"])):
+        file = folder / name
+        if not (file.exists() or file.is_symlink()):
+            problems.append(Problem(file, "missing"))
+        elif "bytes" in noted and file.lstat().st_size != noted["bytes"]:
+            problems.append(Problem(file, f"has {file.lstat().st_size:,} bytes; {noted['bytes']:,} were written"))
+        elif "sha256" not in noted:
+            unchecked += 1
+        elif file_digest(file) != noted["sha256"]:
+            problems.append(Problem(file, "not what was written: its digest is another"))
+    table = folder / "manifest.parquet"
+    if table.exists() and not any(problem.path == table for problem in problems):
+        problems += _verify_pages(table)
+    return Verified(folder, kind, len(mark["files"]) - unchecked, tuple(problems), unchecked)
+
+
+def _verify_pages(table: Path) -> list[Problem]:
+    return [problem for problem in _verify_table(table).problems if problem.path == table]
+
+
+def _verify_store(folder: Path, track: Track) -> Verified:
+    record = read_record(folder / RECORD)
+    kind = "store of embeddings"
+    if record is None or "settings" not in record:
+        return Verified(folder, kind, 0, (Problem(folder / RECORD, "the record is missing or damaged"),))
+    if not record.get("complete"):
+        kind = "unfinished store of embeddings"
+    problems: list[Problem] = []
+    shards = sorted(folder.glob("[0-9]*.npy")) if "shards" not in record else _shards(folder, record["shards"])
+    digests: dict[str, str] = record.get("sha256", {})
+    rows = unchecked = 0
+    for shard in track(shards, "verifying shards", total=len(shards)):
+        noted = read_shard(shard)
+        if noted is None:
+            problems.append(Problem(shard, "missing, cut short, or without a readable table beside it"))
+            continue
+        rows += noted["rows"]
+        for file, expected in ((shard, digests.get(shard.name, noted.get("sha256"))), (_table_of(shard), None)):
+            expected = digests.get(file.name, expected)
+            if expected is None:
+                unchecked += 1
+            elif file_digest(file) != expected:
+                problems.append(Problem(file, "not what was written: its digest is another"))
+    if record.get("complete") and not problems and rows != record.get("examples"):
+        problems.append(Problem(folder, f"has {rows:,} embeddings; {record.get('examples'):,} were written"))
+    return Verified(folder, kind, 2 * len(shards) - unchecked, tuple(problems), unchecked)
+
+
+def _shards(folder: Path, number: int) -> list[Path]:
+    return [folder / f"{shard:05d}.npy" for shard in range(number)]
+
+
+def _table_of(shard: Path) -> Path:
+    return shard.with_suffix(".parquet")
+
+
+def _verify_sweep(folder: Path, kind: str, track: Track) -> Verified:
+    problems: list[Problem] = []
+    files = 0
+    if read_record(folder / "settings.json") is None:
+        problems.append(Problem(folder / "settings.json", "the settings are missing or damaged"))
+    runs = sorted((folder / "runs").glob("*.json"))
+    for file in track(runs, "verifying runs", total=len(runs)):
+        files += 1
+        if not {"run", "status"} <= set(read_record(file) or {}):
+            problems.append(Problem(file, "the result is damaged; the same sweep makes it again"))
+    for file in sorted((folder / "scores").glob("*.npy")):
+        files += 1
+        problems += _unless_readable(file, lambda file: read_array(file, memory=None))
+    for record in sorted((folder / "data").glob("*/data.json")):
+        for name, expected in ((read_record(record) or {}).get("sha256", {})).items():
+            files += 1
+            file = record.with_name(name)
+            if not file.exists() or file_digest(file) != expected:
+                problems.append(Problem(file, "not what was written; remove its folder, and sweep again"))
+    for table in (folder / "results.parquet", folder / "timings.parquet"):
+        if table.exists():
+            files += 1
+            problems += _verify_pages(table)
+    return Verified(folder, kind, files, tuple(problems))
+
+
+def _verify_figures(folder: Path, kind: str, track: Track) -> Verified:
+    problems: list[Problem] = []
+    files = 0
+    for record in track(sorted(folder.glob("*.json")), "verifying figures"):
+        for name, expected in ((read_record(record) or {}).get("files", {})).items():
+            files += 1
+            file = folder / name
+            if not file.exists() or file_digest(file) != expected:
+                problems.append(Problem(file, "not what was written; the same command makes it again"))
+        if read_record(record) is None:
+            problems.append(Problem(record, "the record is damaged; the same command makes the figure again"))
+    return Verified(folder, kind, files, tuple(problems))
+
+
+def _verify_parts(folder: Path, kind: str, track: Track) -> Verified:
+    parts = sorted(folder.rglob("*.npz"))
+    problems: list[Problem] = []
+    for file in track(parts, "verifying parts", total=len(parts)):
+        problems += _unless_readable(file, lambda file: read_arrays(file, memory=None))
+    return Verified(folder, kind, len(parts), tuple(problems))
+
+
+_GROWING: dict[str, Callable[[Path, str, Track], Verified]] = {
+    "sweep": _verify_sweep,
+    "set of figures": _verify_figures,
+    "unfinished run": _verify_parts,
+    "unfinished training": _verify_parts,
+}
+
+
+def _unless_readable(file: Path, read: Callable[[Path], Any]) -> list[Problem]:
+    try:
+        with damaged(file, "file"):
+            read(file)
+    except PareError as error:
+        return [Problem(file, _without_path(error, file))]
+    return []
+
+
+def _without_path(error: PareError, path: Path) -> str:
+    return str(error).removeprefix(f"{path}: ")
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    return (file for file in folder.rglob("*") if not file.is_dir() or file.is_symlink())
+
+
+# --- leftovers -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that a killed run left behind."""
+
+    path: Path
+    what: str
+    removed: bool
+
+
+def clean(path: str | Path, *, unfinished: bool = False, dry_run: bool = False) -> list[Leftover]:
+    """Remove what killed runs left in a folder, or of one output, under paredown's own names; say what.
+
+    What belongs to a run that is alive is left alone. Finished parts, from which the same command would go on, are
+    listed, and removed only if `unfinished`.
+
+    Args:
+        path: an output, which need not exist, or a folder that outputs are in.
+        unfinished: also remove the finished parts of runs that were interrupted.
+        dry_run: only say what would be removed.
+    """
+    path = Path(path)
+    inside = path.is_dir()
+    if not inside and not path.parent.is_dir():
+        raise PareError(f"{path}: there is no such file or folder.")
+    names = (path.name,) if path.name not in ("", "..") else ()
+    found = list(_leftovers(path.parent, names)) if names else []
+    if inside:
+        for root, folders, _ in os.walk(path):
+            here = Path(root)
+            folders[:] = [] if is_busy(here) else sorted(name for name in folders if not TEMPORARY.fullmatch(name))
+            found += [] if is_busy(here) else list(_leftovers(here, None))
+    leftovers = []
+    for entry, what, resumable in dict.fromkeys(found):
+        remove = (unfinished or not resumable) and not dry_run
+        if remove:
+            _remove(entry)
+        leftovers.append(Leftover(entry, what, remove and not entry.exists()))
+    return leftovers
+
+
+def _leftovers(folder: Path, names: tuple[str, ...] | None) -> Iterator[tuple[Path, str, bool]]:
+    """What is left in a folder, of outputs of these names or of any: its path, what it is, whether a run can go on."""
+    for entry in sorted(folder.iterdir()):
+        name = _output_of(entry)
+        if name is None or (names is not None and name not in names):
+            continue
+        output = folder / name
+        if lock_is_held(lock_file(output)):
+            continue
+        if TEMPORARY.fullmatch(entry.name):
+            yield entry, "half-written", False
+        elif entry.name.endswith(LOCK_SUFFIX):
+            yield entry, "the lock of a run that is gone", False
+        elif entry == file_mark(output) and not output.exists():
+            yield entry, "the mark of a file that is gone", False
+        elif entry == parts_folder(output) and (mark_of(entry) or {}).get("kind") == "unfinished run":
+            yield entry, "finished parts of an interrupted run; the same command goes on from there", True
+        elif entry == replacement_of(output) and (entry / RECORD).exists():
+            yield entry, "a store that was to replace another; the same command goes on from there", True
+
+
+def _output_of(entry: Path) -> str | None:
+    """The name of the output that a hidden entry belongs to, by its name."""
+    if not entry.name.startswith(".") or entry.name == MARK:
+        return None
+    if TEMPORARY.fullmatch(entry.name):
+        return entry.name[1:].rsplit(".", 2)[0]
+    for suffix in (LOCK_SUFFIX, MARK, ".parts", ".new"):
+        if entry.name.endswith(suffix):
+            return entry.name[1:].removesuffix(suffix)
+    return None
+
+
+def _remove(entry: Path) -> None:
+    name = _output_of(entry)
+    assert name is not None
+    if TEMPORARY.fullmatch(entry.name) or entry.name.endswith(LOCK_SUFFIX):
+        with locked(entry.with_name(name)):  # clears away what is half-written, or finishes an exchange
+            pass
+    elif entry.is_dir():
+        remove_folder(entry)
+    else:
+        entry.unlink(missing_ok=True)

@@ -16,19 +16,18 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from paredown import __version__
 from paredown.data import Labels, Scores, hash_ids
 from paredown.embedding import SHARD_SIZE
 from paredown.encoders import Encoder
 from paredown.encoders.pixels import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
-from paredown.files import check_output, file_digest, finished_request, is_own, locked, new_output, remove_folder
+from paredown.files import check_output, finished_request, is_own, locked, new_output, remove_folder
 from paredown.io import is_scores, provenance_in, read_scores, score_columns, score_files, write_table
 from paredown.kernels import nearest
 from paredown.metrics import METRICS
 from paredown.metrics.prototypes import choose_k
 from paredown.progress import Track, silent
-from paredown.records import changes, write_json
+from paredown.records import changes, read_record, write_json
 from paredown.scale import ScoreTable, StreamedSelection, open_table, select_streamed
 from paredown.scoring import open_members, request_digest, score
 from paredown.selection import PAPER_BALANCE, Selection, balance_of_counts, balance_score, select
@@ -218,8 +217,8 @@ def write_selection(kept: Selection | StreamedSelection, folder: Path) -> None:
     table, b = class_table(kept)
     if table is not None:
         pyarrow.csv.write_csv(table, folder / "classes.csv")
-    known = {"paredown": __version__, "balance_score": b, "sha256": file_digest(folder / "manifest.parquet")}
-    write_json(kept.provenance() | known, folder / "manifest.json")
+    beside = read_record(folder / "manifest.json") or {}  # as it was written with the table, with its digest
+    write_json(beside | kept.provenance() | {"balance_score": b}, folder / "manifest.json")
 
 
 def _metric_column(source: str | Path, metric: str | None) -> str | None:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+import paredown as pdn
 from paredown.errors import PareError
 from paredown.importing import import_scores
 from paredown.io import read_manifest, read_scores
@@ -540,7 +541,11 @@ def test_seeds_that_are_not_64_bits(tmp_path, paredown, seed) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((20, 3)))
     done = paredown("score", "x.npy", "--metric", "random", "--seed", seed, "-o", "s.parquet")
     assert done.returncode == 2
-    assert "64" in done.stderr or "range" in done.stderr or "seed" in done.stderr
+    assert "--seed" in done.stderr
+    with pytest.raises(PareError, match=r"seed must (be a whole number from 0 to 2\^64 - 1|not be negative), got"):
+        pdn.score(tmp_path / "x.npy", metric="random", seed=seed)
+    with pytest.raises(PareError, match=r"seed must (be a whole number from 0 to 2\^64 - 1|not be negative), got"):
+        pdn.prune(tmp_path / "x.npy", keep_fraction=0.5, metric="random", seed=seed, out=tmp_path / "out")
 
 
 # --- what the fuzzer found -----------------------------------------------------------------------------------------
@@ -583,3 +588,12 @@ def test_the_description_of_a_column_that_ends_the_process(tmp_path) -> None:
     command = [sys.executable, "-c", code, tmp_path / "whole.parquet", str(len(whole) - 700), str(len(whole) - 8)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_model_whose_arrays_do_not_fit_together(tmp_path, rng) -> None:
+    pdn.score(rng.standard_normal((40, 6)), k=3, save_model=tmp_path / "m.npz")
+    arrays = read_arrays(tmp_path / "m.npz")
+    for centroids in (arrays["centroids"][:, :3], arrays["centroids"].astype(int), arrays["centroids"][0]):
+        np.savez(tmp_path / "m.npz", **arrays | {"centroids": centroids})
+        with pytest.raises(PareError, match=r"m.npz: .*(the model is damaged; its centroids are|not a readable model)"):
+            read_model(tmp_path / "m.npz")

@@ -169,6 +169,12 @@ def _read_record(path: str | Path, record: dict[str, Any], arrays: dict[str, NDA
     dim, provenance = record["dim"], record["provenance"]
     if not isinstance(dim, int) or dim < 1 or not isinstance(provenance, dict):
         raise PareError(f"{path}: the model is damaged; its dimensions or provenance are not what they should be.")
+    centroids = arrays.get("centroids")
+    if centroids is not None and (centroids.dtype.kind != "f" or centroids.shape != (len(centroids), dim)):
+        raise PareError(
+            f"{path}: the model is damaged; its centroids are {centroids.dtype} of shape {centroids.shape}, where "
+            f"embeddings have {dim} dimensions. Fit it again."
+        )
     return FittedModel(metric, model, dim, classes, provenance)
 
 

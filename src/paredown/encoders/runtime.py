@@ -206,11 +206,12 @@ def _session(model: str | bytes, *, name: str = "the exported model") -> Forward
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = onnxruntime.InferenceSession(model, options, providers=wanted)
+        run = _Session(session)  # which asks for names that may not be text
     except Exception as error:  # its exceptions share no base but Exception
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise PareError(f"{name}: not a readable ONNX model ({reason}).") from error
     device = "cuda" if session.get_providers()[0].startswith("CUDA") else "cpu"
-    return Forward(_Session(session), f"ONNX Runtime {onnxruntime.__version__} on {device}")
+    return Forward(run, f"ONNX Runtime {onnxruntime.__version__} on {device}")
 
 
 def _rows(output: NDArray[Any]) -> NDArray[Any]:

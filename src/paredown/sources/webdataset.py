@@ -47,10 +47,9 @@ def read_members(tar: Path, *, memory: int | None = MEMORY) -> Iterator[tuple[Me
             stream.seek(0)
             archive = tarfile.TarFile(fileobj=_Bounded(stream, size))  # type: ignore[arg-type]
             for info in archive:
-                _check_member(tar, info)
+                _check_member(tar, info, memory)
                 if not info.isfile():
                     continue
-                check_memory(f"{tar}: {info.name}", info.size, memory)
                 key, suffix = split_name(info.name)
                 stream = archive.extractfile(info)
                 data = b"" if stream is None else stream.read()
@@ -64,16 +63,18 @@ def read_members(tar: Path, *, memory: int | None = MEMORY) -> Iterator[tuple[Me
         raise _Unreadable(f"{tar}: truncated or damaged tar ({explain(error)})") from error
 
 
-def _check_member(tar: Path, info: tarfile.TarInfo) -> None:
+def _check_member(tar: Path, info: tarfile.TarInfo, memory: int | None) -> None:
     try:
         info.name.encode()
     except UnicodeEncodeError:
         name = info.name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         raise PareError(f"{tar}: the member name {name} is not UTF-8; write the tar again with UTF-8 names.") from None
-    if PurePosixPath(info.name).is_absolute() or ".." in PurePosixPath(info.name).parts:
+    if info.name.startswith("/") or ".." in info.name.split("/"):
         raise PareError(f"{tar}: unsafe member name {info.name!r}; it points outside the archive.")
     if info.issparse():
         raise PareError(f"{tar}: {info.name!r} is a sparse file; write the tar again without --sparse.")
+    if memory is not None and info.size > memory:
+        check_memory(f"{tar}: {info.name}", info.size, memory)
 
 
 class _Bounded:

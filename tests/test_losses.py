@@ -168,6 +168,16 @@ def test_the_same_command_again_is_success_and_changes_nothing(paredown, tmp_pat
     assert tree(tmp_path) == before
 
 
+def test_a_note_beside_a_finished_manifest_is_no_mistake(paredown, tmp_path, embeddings) -> None:
+    assert paredown("prune", embeddings, "-o", "p").returncode == 0
+    (tmp_path / "p" / "notes.txt").write_text("mine")
+    assert paredown("prune", embeddings, "-o", "p").returncode == 0
+    refused = paredown("prune", embeddings, "-o", "p", "--overwrite")
+    assert refused.returncode == 2
+    assert "p holds what paredown did not write (notes.txt), which would be lost" in refused.stderr
+    assert (tmp_path / "p" / "notes.txt").read_text() == "mine"
+
+
 def test_other_data_under_the_same_name_are_not_the_same_run(paredown, tmp_path, embeddings, digits) -> None:
     assert paredown("prune", embeddings, "-o", "p").returncode == 0
     np.save(embeddings, digits[0][::-1])

@@ -79,7 +79,8 @@ def export(
     if shard_size < 1:
         raise PareError(f"shard_size must be at least 1, got {shard_size}.")
     out, folder = Path(out), EXPORTS[to].folder
-    check_output(out, overwrite=overwrite or is_own(out), folder=folder, sources=[manifest])
+    if overwrite or not is_own(out):  # one's own may be finished by the same export, see below
+        check_output(out, overwrite=overwrite, folder=folder, sources=[manifest])
     scores, keep = read_manifest(manifest)
     kept_ids = scores.ids[keep]
 

@@ -95,8 +95,8 @@ def prune(
     select(np.zeros(1), labels=[0], balance=balance, **selecting)
 
     budget = parse_size(memory)
-    if out is not None:  # a finished output of the same run is no mistake, see below
-        check_output(Path(out), overwrite=overwrite or is_own(Path(out)), folder=True)
+    if out is not None and (overwrite or not is_own(Path(out))):  # one's own may be finished by the same run, see below
+        check_output(Path(out), overwrite=overwrite, folder=True)
     options = dict(scoring or {})
     table = None
     if isinstance(source, Scores) or (isinstance(source, str | Path) and is_scores(source)):

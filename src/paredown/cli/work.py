@@ -29,8 +29,8 @@ class Work:
         from paredown.files import check_output, is_own
 
         _check_name(output)
-        # One's own may be what the same command wrote before it was stopped: that is found out later.
-        check_output(output, overwrite=overwrite or is_own(output), folder=folder)
+        if overwrite or not is_own(output):  # one's own may be what the same command wrote before: found out later
+            check_output(output, overwrite=overwrite, folder=folder)
         self.outputs[output] = _state(output)
         if parts is not None:
             self.parts[parts] = "finished parts"

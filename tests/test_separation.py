@@ -103,6 +103,16 @@ def test_ties_among_the_hardest_that_are_dropped(rng: np.random.Generator) -> No
     assert upper.startswith("100 of the 100 dropped as the hardest are tied at score 9 with 300 that were not")
 
 
+def test_classes_that_are_not_balanced_are_cut_as_one(rng: np.random.Generator) -> None:
+    # Class a has its ties inside the cut only, or outside only: as one, they are divided.
+    values = np.concatenate([np.full(300, 1.0), rng.uniform(2, 3, 100), np.full(300, 1.0), rng.uniform(2, 3, 300)])
+    labels = np.repeat(["a", "b"], [400, 600])
+    for strategy, dropped in (("hard", 0), ("window", 50)):
+        (note,) = notes_of(values, labels=labels, strategy=strategy, drop_hardest=0.05, keep_fraction=0.5)
+        inside = 100 + dropped
+        assert note.startswith(f"{inside} of the 500 kept are tied at score 1 with {600 - inside} that were dropped")
+
+
 def test_moderate_counts_ties_around_the_median() -> None:
     values = np.concatenate([np.linspace(-1, 1, 101), np.full(300, 5.0), np.full(300, -5.0)])
     (note,) = pdn.select(values, strategy="moderate", keep_fraction=0.5).notes

@@ -54,7 +54,9 @@ GROUPS = {
     "summary": Group(("sweeps/summary.py",), ("test_sweep_summary.py",)),
     "values": Group(("columns.py", "data.py"), ("test_values.py", "test_data.py")),
     "laws": Group(("laws/*.py",), ("test_laws.py", "test_laws_exact.py", "test_laws_frontier.py")),
-    "files": Group(("files.py", "records.py"), ("test_files.py", "test_records.py", "test_io.py")),
+    "files": Group(
+        ("files.py", "records.py"), ("test_files.py", "test_files_exact.py", "test_records.py", "test_io.py")
+    ),
     "recorder": Group(("recorder/observe.py", "recorder/recorded.py", "recorder/history.py"), ("test_recorder.py",)),
 }
 

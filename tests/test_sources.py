@@ -401,3 +401,9 @@ def test_two_kinds_of_shards_are_ambiguous(tmp_path, vectors) -> None:
     write_parquet(tmp_path / "x.parquet", vectors, id=np.arange(20))
     with pytest.raises(PareError, match=r"it holds .npy and .parquet files; which are the data\?"):
         open_source(tmp_path)
+
+
+def test_a_split_of_what_has_none_is_refused(tmp_path, digits) -> None:
+    np.save(tmp_path / "emb.npy", digits[0])
+    with pytest.raises(PareError, match=r"emb.npy: it has no splits, and --split test was given; leave it out"):
+        open_source(tmp_path / "emb.npy", split="test")

@@ -78,6 +78,8 @@ def open_source(
     else:
         with damaged(path, "source"):  # a folder that may not be listed
             module, opener = _folder_opener(path) if path.is_dir() else _file_opener(path)
+        if split is not None and module not in _WITH_SPLITS:
+            raise PareError(f"{path}: it has no splits, and --split {split} was given; leave it out.")
         source = getattr(import_module(f"paredown.sources.{module}"), opener)(path, options)
     source.opened_with = {"columns": columns, "split": split} | ({} if memory == MEMORY else {"memory": memory})
     if on_error == "skip" and isinstance(source, VectorSource):
@@ -95,6 +97,7 @@ _FILES = {
     ".csv": ("tables", "open_manifest"),
     ".tar": ("webdataset", "WebDataset"),
 }
+_WITH_SPLITS = ("huggingface", "images")  # modules that open what may have splits
 _SHARDS = (".npy", ".parquet", ".tar")  # those that a folder may hold many of
 
 

@@ -110,15 +110,20 @@ def _open(data: Data) -> tuple[Source, Source]:
     if data.test is not None:
         test = open_source(data.test, labels=_column(data.test_labels))
     else:
-        test = open_source(data.source, split="test")
+        try:
+            test = open_source(data.source, split="test")
+        except PareError as error:
+            raise _without_test(data) from error
         if test.fingerprint() == train.fingerprint():
-            raise PareError(
-                f"{data.source} has no test split of its own; say where the test examples are: [data] test."
-            )
+            raise _without_test(data)
     for source, name in ((train, "labels"), (test, "test_labels")):
         if source.labels is None:
             raise PareError(f"{source.location} has no labels, and a sweep measures accuracy; give [data] {name}.")
     return train, test
+
+
+def _without_test(data: Data) -> PareError:
+    return PareError(f"{data.source} has no test split of its own; say where the test examples are: [data] test.")
 
 
 def _column(path: str | None) -> Any:

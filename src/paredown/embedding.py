@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,21 +82,22 @@ def embed(
         track: reports progress.
     """
     images = _images(source, labels=labels, ids=ids, on_error=on_error)
-    return _embed(
-        images,
-        Path(out),
-        _checked_dtype(dtype),
-        shard_size,
-        encoder=encoder,
-        seed=seed,
-        on_error=on_error,
-        track=track,
-        advice=_ADVICE,
-        workers=workers,
-        overwrite=overwrite,
-        trust_source=trust_source,
-        loading={"weights": weights, "image_size": image_size, "runtime": runtime, "download": download},
-    )
+    with _only_writer(Path(out), images):
+        return _embed(
+            images,
+            Path(out),
+            _checked_dtype(dtype),
+            shard_size,
+            encoder=encoder,
+            seed=seed,
+            on_error=on_error,
+            track=track,
+            advice=_ADVICE,
+            workers=workers,
+            overwrite=overwrite,
+            trust_source=trust_source,
+            loading={"weights": weights, "image_size": image_size, "runtime": runtime, "download": download},
+        )
 
 
 def check_embedding(
@@ -124,20 +126,21 @@ def embed_to_score(
 
     A store that is there already is taken with whatever dtype and shard size it has.
     """
-    before = read_noted(out)
-    form = {"dtype": "float32", "shard_size": SHARD_SIZE} | ({} if before is None else before.settings)
-    store = _embed(
-        images,
-        out,
-        _checked_dtype(form["dtype"]),
-        form["shard_size"],
-        encoder=encoder,
-        seed=seed,
-        on_error=on_error,
-        track=track,
-        advice=_ADVICE_TO_SCORE,
-        trust_source=trust_source,
-    )
+    with _only_writer(out, images):
+        before = read_noted(out)
+        form = {"dtype": "float32", "shard_size": SHARD_SIZE} | ({} if before is None else before.settings)
+        store = _embed(
+            images,
+            out,
+            _checked_dtype(form["dtype"]),
+            form["shard_size"],
+            encoder=encoder,
+            seed=seed,
+            on_error=on_error,
+            track=track,
+            advice=_ADVICE_TO_SCORE,
+            trust_source=trust_source,
+        )
     return StoredImages(images, store)
 
 
@@ -160,6 +163,14 @@ class StoredImages(NpySource):
         return self._images.fingerprint()
 
 
+@contextmanager
+def _only_writer(home: Path, images: ImageSource) -> Iterator[None]:
+    """Write a store alone, and away from the images that it is made from."""
+    check_apart(home, images.places())
+    with locked(home):
+        yield
+
+
 def _embed(
     images: ImageSource,
     home: Path,
@@ -178,41 +189,7 @@ def _embed(
 ) -> Store:
     if shard_size < 1:
         raise PareError(f"shard_size must be at least 1, got {shard_size}.")
-    check_apart(home, images.places())
-    with locked(home):
-        return _embed_locked(
-            images,
-            home,
-            kind,
-            shard_size,
-            encoder=encoder,
-            seed=seed,
-            on_error=on_error,
-            track=track,
-            advice=advice,
-            workers=default_workers() if workers is None else workers,
-            overwrite=overwrite,
-            trust_source=trust_source,
-            loading=loading or {},
-        )
-
-
-def _embed_locked(
-    images: ImageSource,
-    home: Path,
-    kind: np.dtype[Any],
-    shard_size: int,
-    *,
-    encoder: str | Encoder | Callable[..., Any],
-    seed: int,
-    on_error: OnError,
-    track: Track,
-    advice: str,
-    workers: int,
-    overwrite: bool,
-    trust_source: bool,
-    loading: dict[str, Any],
-) -> Store:
+    workers = default_workers() if workers is None else workers
     known = {
         "source": images.fingerprint(),
         "examples": len(images),
@@ -242,7 +219,7 @@ def _embed_locked(
         workers=workers,
         saved=fitting[-1] / STATE if fitting else None,
         track=track,
-        **loading,
+        **loading or {},
     )
     settings = known | {"encoder": loaded.name, "batch_size": loaded.batch_size} | dict(loaded.settings)
     if not overwrite:

@@ -20,8 +20,8 @@ Indices = NDArray[np.int64]
 
 LEAST = 1e-30  # more than anything that underflows adds up to
 _ROUNDING = 2.0**-24  # relative, of one float32 operation
-_PRODUCT_BYTES, _MOST_PRODUCT_BYTES = 2 * 2**20, 8 * 2**20  # of products held at once: stays inside the cache
-_FEWEST_ROWS = 512  # below which a product spends its time rearranging the centroids
+_PRODUCT_BYTES = 8 * 2**20  # of products held at once: stays inside the last-level cache
+_LONG_ROW = 128  # numbers from which on multiplying takes so much longer than reading that higher blocks pay
 _COPY_BYTES = 2**18  # of centroids copied at once to be multiplied with their rows
 
 
@@ -35,9 +35,9 @@ def product_error(dim: int) -> float:
     return share / (1 - share) if share < 1 else math.inf
 
 
-def rows_at_once(k: int) -> int:
-    """How many rows to compare with k centroids in one matrix product."""
-    return max(1, _PRODUCT_BYTES // (4 * k), min(_FEWEST_ROWS, _MOST_PRODUCT_BYTES // (4 * k)))
+def rows_at_once(k: int, dim: int) -> int:
+    """How many rows to compare with k centroids in one matrix product over `dim` dimensions."""
+    return max(1, _PRODUCT_BYTES * (2 if dim >= _LONG_ROW else 1) // (4 * k))
 
 
 def lengths(rows: Rows) -> NDArray[np.float64]:

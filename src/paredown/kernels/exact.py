@@ -59,7 +59,7 @@ class ProductSearch(ABC):
         """The index of the centroid with the largest inner product, of rows of any length."""
         block = np.ascontiguousarray(block)
         index = np.empty(len(block), np.int64)
-        step = rows_at_once(len(self.centroids))
+        step = rows_at_once(*self.centroids.shape)
         # Used again for every block: new memory would cost more than a small product.
         space = np.empty((min(step, len(block)), len(self.centroids)), np.float32)
         for first in range(0, len(block), step):

@@ -90,7 +90,7 @@ class ScreenedSearch:
         """For unit rows, the index of the centroid with the largest cosine, and that cosine."""
         block = np.ascontiguousarray(block)
         index, cosine = np.empty(len(block), np.int64), np.empty(len(block), np.float32)
-        step = rows_at_once(len(self.centroids))
+        step = rows_at_once(len(self.centroids), self._screen.width)
         for first in range(0, len(block), step):
             part = slice(first, first + step)
             index[part], cosine[part] = self._search(block[part])

@@ -70,7 +70,7 @@ def fit_duplicates(
 def earlier_distances(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """The cosine distance of every unit row to the nearest one before it; 2 for the first."""
     index = np.zeros(len(rows), np.int64)
-    step = rows_at_once(len(rows)) if len(rows) else 1
+    step = rows_at_once(*rows.shape) if len(rows) else 1
     relative = 2 * product_error(rows.shape[1])
     length = lengths(rows)
     for first in range(1, len(rows), step):

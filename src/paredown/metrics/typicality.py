@@ -50,7 +50,7 @@ def fit_typicality(
 
     The rows sought among are all of them if they fit into half of `memory` bytes, and otherwise a uniform sample that
     does, among which neighbours are farther but ranked alike. `neighbours` is clipped to the number of other rows in
-    the reference. The cost is n r dim multiplications for r reference rows: a smaller `memory` is also quicker.
+    the reference. The cost is at most n r dim multiplications for r reference rows: a smaller `memory` is also quicker.
     """
     if neighbours < 1:
         raise PareError(f"neighbours must be at least 1, got {neighbours}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -138,6 +139,54 @@ def test_many_files_are_counted(tmp_path, monkeypatch) -> None:
     (tmp_path / "many" / "mine").write_text("x")
     with pytest.raises(PareError, match=r"did not write \(1 files more than were written\)"):
         write(tmp_path / "many", "x", folder=True, overwrite=True)
+
+
+def test_of_many_files_the_names_are_compared(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "_LISTED_FILES", 3)
+    with new_output(tmp_path / "out", folder=True, request="r") as part:
+        for number in range(5):
+            (part / str(number)).write_text("x")
+    assert finished_request(tmp_path / "out") == "r"
+    (tmp_path / "out" / "0").rename(tmp_path / "out" / "mine")  # as many as were written
+    assert finished_request(tmp_path / "out") is None
+    with pytest.raises(PareError, match=r"did not write \(files of other names or sizes than were written\)"):
+        write(tmp_path / "out", "x", folder=True, overwrite=True)
+    (problem,) = pdn.verify(tmp_path / "out").problems
+    assert problem.what == "holds files of other names or sizes than were written"
+
+
+def test_a_folder_with_a_changed_file_is_not_replaced(tmp_path) -> None:
+    write(tmp_path / "out", "old", folder=True, request="r")
+    (tmp_path / "out" / "x").write_text("odd")  # of the same size
+    with pytest.raises(PareError, match=r"out holds what paredown did not write \(x, which was changed\), which would"):
+        write(tmp_path / "out", "new", folder=True, overwrite=True)
+    (tmp_path / "out" / "x").write_text("longer")
+    assert finished_request(tmp_path / "out") is None
+    with pytest.raises(PareError, match=r"x, which was changed"):
+        write(tmp_path / "out", "new", folder=True, overwrite=True)
+    assert (tmp_path / "out" / "x").read_text() == "longer"
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_appears_while_an_output_is_replaced_is_not_lost(tmp_path, folder) -> None:
+    out = tmp_path / "out"
+    with (
+        pytest.raises(PareError, match=r"out was not written by paredown, and is never replaced"),
+        new_output(out, overwrite=True, folder=folder) as part,
+    ):
+        (part / "x" if folder else part).write_text("new")
+        out.mkdir() if folder else out.write_text("precious")
+        if folder:
+            (out / "mine").write_text("precious")
+    assert (out / "mine" if folder else out).read_text() == "precious"
+
+
+def test_a_lock_never_empties_the_file_that_a_link_leads_to(tmp_path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / ".out.paredown-lock").symlink_to("mine")
+    with pytest.raises(OSError, match=r"\.out\.paredown-lock"), locked(tmp_path / "out"):
+        pass
+    assert (tmp_path / "mine").read_text() == "precious"
 
 
 def test_a_folder_that_grows_is_claimed_once_and_by_one_kind(tmp_path) -> None:
@@ -300,6 +349,26 @@ def test_everything_is_flushed_before_it_takes_its_place(tmp_path, monkeypatch) 
         (part / "sub").mkdir()
         (part / "sub" / "x").write_text("x")
     assert events == ["sync x", "sync d", "sync sub", "rename d", f"sync {tmp_path.name}"]
+
+
+def test_a_full_disk_inside_an_output_is_told_by_the_name_of_the_output(tmp_path) -> None:
+    with (
+        pytest.raises(PareError, match=rf"cannot write {tmp_path}/out: the disk is full; nothing was changed"),
+        new_output(tmp_path / "out", folder=True) as folder,
+        new_output(folder / "table", folder=True),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert names(tmp_path) == []
+
+
+def test_a_lock_that_cannot_say_whose_it_is_is_held_and_leaves_nothing(tmp_path, monkeypatch) -> None:
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with locked(tmp_path / "out"):
+        assert lock_is_held(tmp_path / ".out.paredown-lock")
+    assert names(tmp_path) == []
 
 
 def test_errors_of_reading_are_not_told_as_errors_of_writing(tmp_path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -472,3 +473,130 @@ def test_outputs_of_the_version_before_still_open(tmp_path, rng) -> None:
     assert (verified.problems, verified.unchecked) == ((), 2)
     pdn.prune(rng.random((20, 3)), keep_fraction=0.5, out=old, overwrite=True)
     assert len(pdn.read_manifest(old)[1]) == 20
+
+
+# --- what an attack found ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["prune", "demo"])
+def test_nothing_takes_the_place_of_a_store(paredown, tmp_path, image_folder, embeddings, verb) -> None:
+    assert paredown("embed", image_folder, "-o", "store", "--encoder", "pixels").returncode == 0
+    (tmp_path / "store" / "notes.txt").write_text("precious")
+    before = tree(tmp_path / "store")
+    result = paredown(*(["prune", embeddings, "--overwrite"] if verb == "prune" else ["demo"]), "-o", "store")
+    assert result.returncode == 2
+    why = "holds a store of embeddings, which is not replaced by anything else"
+    assert (why if verb == "prune" else "store exists already, and is not an earlier demo") in result.stderr
+    assert tree(tmp_path / "store") == before
+
+
+def test_a_demo_replaces_nothing_but_a_demo(paredown, tmp_path, embeddings) -> None:
+    assert paredown("prune", embeddings, "-o", "pruned", "--metric", "random").returncode == 0
+    before = tree(tmp_path / "pruned")
+    result = paredown("demo", "-o", "pruned", "--repeats", 2)
+    assert result.returncode == 2
+    assert "pruned exists already, and is not an earlier demo" in result.stderr
+    assert tree(tmp_path / "pruned") == before
+    for _ in range(2):
+        assert paredown("demo", "-o", "shown", "--repeats", 2).returncode == 0
+
+
+def test_someones_json_put_beside_finished_scores(paredown, tmp_path, embeddings) -> None:
+    score = ["score", embeddings, "-o", "s.parquet", "--metric", "random"]
+    assert paredown(*score).returncode == 0
+    (tmp_path / "s.json").write_text('{"precious": true}')
+    result = paredown(*score)
+    assert result.returncode == 2
+    assert "s.json was not written by paredown, and is never replaced" in result.stderr
+    assert (tmp_path / "s.json").read_text() == '{"precious": true}'
+
+
+def test_a_table_that_someone_changed_is_neither_finished_nor_replaced(paredown, tmp_path, embeddings) -> None:
+    """Arrow keeps the metadata of a table, and so paredown's mark, through any change."""
+    score = ["score", embeddings, "-o", "s.parquet", "--metric", "random"]
+    assert paredown(*score).returncode == 0
+    pq.write_table(pq.read_table(tmp_path / "s.parquet").slice(0, 10), tmp_path / "s.parquet")
+    before = tree(tmp_path)
+    assert "s.parquet exists already" in paredown(*score).stderr
+    result = paredown(*score, "--overwrite")
+    assert result.returncode == 2
+    assert "s.parquet was changed since paredown wrote it, by the digest in s.json" in result.stderr
+    assert tree(tmp_path) == before
+
+
+def test_clean_leaves_what_is_only_named_like_a_leftover(tmp_path) -> None:
+    (tmp_path / ".project.paredown").mkdir()
+    (tmp_path / ".project.paredown" / "mine").write_text("precious")
+    (tmp_path / ".config.paredown").write_text("precious")
+    (tmp_path / ".folder.paredown-lock").mkdir()
+    (tmp_path / "mine.txt").write_text("precious")
+    (tmp_path / ".link.paredown-lock").symlink_to("mine.txt")
+    before = tree(tmp_path)
+    assert pdn.clean(tmp_path, unfinished=True) == []
+    assert tree(tmp_path) == before
+
+
+def test_a_folder_that_is_only_named_like_parts_stays(paredown, tmp_path) -> None:
+    (tmp_path / "given.csv").write_text("id,score\n1,0.5\n2,0.25\n")
+    (tmp_path / ".s.parquet.parts").mkdir()
+    (tmp_path / ".s.parquet.parts" / "mine").write_text("precious")
+    assert paredown("score", "--from", "given.csv", "--higher-is", "harder", "-o", "s.parquet").returncode == 0
+    assert (tmp_path / ".s.parquet.parts" / "mine").read_text() == "precious"
+
+
+def test_a_store_reached_by_a_link(paredown, tmp_path, image_folder) -> None:
+    embed = ["embed", image_folder, "--encoder", "pixels", "-o"]
+    assert paredown(*embed, "store").returncode == 0
+    (tmp_path / "link").symlink_to("store")
+    with files.locked(tmp_path / "store"), ThreadPoolExecutor() as pool:
+        assert files.is_busy(tmp_path / "link")
+        second = pool.submit(pdn.embed, image_folder, out=tmp_path / "link", encoder="pixels")
+        with pytest.raises(PareError, match="store is being written by another thread"):
+            second.result()
+    assert paredown(*embed, "link", "--dtype", "float32", "--overwrite").returncode == 0
+    assert (tmp_path / "link").is_symlink()
+    assert np.load(tmp_path / "store" / "00000.npy").dtype == np.float32
+    assert [item.name for item in tmp_path.iterdir() if item.name.endswith("-tmp")] == []
+
+
+def test_an_export_of_other_data_is_not_the_same_export(paredown, tmp_path, image_folder) -> None:
+    assert paredown("prune", image_folder, "-o", "pruned", "--encoder", "pixels").returncode == 0
+    export = ["export", "pruned", "--to", "images", "-o", "kept"]
+    assert paredown(*export).returncode == 0
+    assert "already" in paredown(*export).stdout
+    shutil.copytree(image_folder, tmp_path / "elsewhere")
+    assert "kept exists already" in paredown(*export, "--source", "elsewhere").stderr
+    next((tmp_path / "kept").rglob("*.png")).unlink()
+    assert "kept exists already" in paredown(*export).stderr  # it is not complete
+    assert paredown(*export, "--overwrite").returncode == 0
+    first, second, *_ = sorted(image_folder.rglob("*.png"))
+    shutil.copyfile(first, second)
+    result = paredown(*export)
+    assert result.returncode == 2
+    assert "not the data that were scored" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "why"),
+    [
+        ("prune", ["-o", "x", "--embeddings", "x"], "x and x would both be written, and are the same place"),
+        ("prune", ["-o", "x", "--save-model", "x/m.npz"], "x and x/m.npz would both be written, and are inside"),
+        ("score", ["-o", "x.parquet", "--save-model", "x.json"], "x.json and x.json would both be written"),
+        ("embed", ["-o", "x", "--train-encoder", "x/e.onnx"], "x and x/e.onnx would both be written"),
+    ],
+)
+def test_two_outputs_in_one_place(paredown, tmp_path, image_folder, verb, options, why) -> None:
+    result = paredown(verb, image_folder, *options)
+    assert result.returncode == 2
+    assert why in result.stderr
+    assert [item.name for item in tmp_path.iterdir()] == [image_folder.name]
+
+
+def test_verify_reads_what_an_encoder_learnt(paredown, tmp_path, image_folder) -> None:
+    assert paredown("embed", image_folder, "-o", "store", "--encoder", "pixels").returncode == 0
+    state = tmp_path / "store" / "encoder.npz"
+    content = bytearray(state.read_bytes())
+    content[len(content) // 2] ^= 1
+    state.write_bytes(content)
+    (problem,) = pdn.verify(tmp_path / "store").problems
+    assert problem.path == state

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
-from paredown.files import MARK, claim_folder, locked, remove_folder, write_whole
+from paredown.files import MARK, claim_folder, locked, mark_of, remove_folder, write_whole
 from paredown.reading import read_arrays
 from paredown.records import check_same, digest, json_values, read_record, write_record
 
-__all__ = ["Checkpoint", "check_state", "keep_settings", "unfinished"]
+__all__ = ["Checkpoint", "check_state", "keep_settings", "remove_parts", "unfinished"]
 
 _KIND = "unfinished run"
 _SETTINGS = "settings.json"
@@ -37,12 +37,17 @@ def unfinished(folder: str | Path | None, *, keep: bool = False) -> Iterator[Non
         claim_folder(folder, _KIND, earlier=["0/settings.json", "embedded/embed.json"])
         try:
             yield
-        except BaseException:
-            if all(item.name == MARK for item in folder.iterdir()):
+            if not keep:
                 remove_folder(folder)
-            raise
-        if not keep:
-            remove_folder(folder)
+        finally:
+            if folder.is_dir() and all(item.name == MARK for item in folder.iterdir()):
+                remove_folder(folder)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove the finished parts of a run whose result is safe; a folder of anyone else under that name stays."""
+    if folder.is_dir() and (mark_of(folder) or {}).get("kind") == _KIND:
+        remove_folder(folder)
 
 
 class Checkpoint:

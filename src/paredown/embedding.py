@@ -190,6 +190,7 @@ def _embed(
     if shard_size < 1:
         raise PareError(f"shard_size must be at least 1, got {shard_size}.")
     workers = default_workers() if workers is None else workers
+    named, home = home, home.resolve() if home.is_symlink() else home  # the store is replaced, not the link to it
     known = {
         "source": images.fingerprint(),
         "examples": len(images),
@@ -245,7 +246,7 @@ def _embed(
         put_in_place(home)
     elif overwrite:  # a replacement that was begun is not wanted any more
         remove_folder(replacement_of(home))
-    return replace(store, path=home)
+    return replace(store, path=named)
 
 
 def _checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:

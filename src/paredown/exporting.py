@@ -9,6 +9,7 @@ import shutil
 import tarfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -84,12 +85,17 @@ def export(
     scores, keep = read_manifest(manifest)
     kept_ids = scores.ids[keep]
 
+    @lru_cache(maxsize=1)
     def open_again() -> tuple[Source, NDArray[np.int64]]:
         opened, rows = _open_again(scores.provenance.get("source", {}), kept_ids, source, ids, trusted=trust_source)
         check_apart(out, opened.places(), folder=folder)
         return opened, rows
 
-    request = digest({"manifest": file_digest(manifest_file(manifest)), "to": to, "link": link, "shards": shard_size})
+    asked = {"manifest": file_digest(manifest_file(manifest)), "to": to, "link": link, "shards": shard_size}
+    if EXPORTS[to].of_data:  # which must be those of before, at the same place, for the export to be the same
+        data = open_again()[0]
+        asked |= {"source": [data.provenance()["location"], *data.identity()]}
+    request = digest(asked)
     if not overwrite and out.exists() and finished_request(out) == request:
         return len(kept_ids)  # by the same export, before
     labels = None if scores.labels is None else scores.labels[keep]
@@ -269,15 +275,16 @@ def _make_dataset(source: Source, rows: NDArray[np.int64], labels: Labels | None
 class _Export(NamedTuple):
     write: Callable[[_Kept, Path], None]
     folder: bool
+    of_data: bool  # whether the data are opened; the others are of the manifest alone
     summary: str
 
 
 EXPORTS: dict[str, _Export] = {
-    "ids": _Export(_write_ids, False, "text file, one id a line"),
-    "paths": _Export(_write_paths, False, "text file, one image path a line"),
-    "indices": _Export(_write_indices, False, ".npy of row numbers, for torch.utils.data.Subset"),
-    "uids": _Export(_write_uids, False, ".npy of sorted u8,u8 uids, as DataComp reads"),
-    "images": _Export(_write_images, True, "folder with the kept image files, copied or linked"),
-    "webdataset": _Export(_write_webdataset, True, "folder of tars with the kept examples"),
-    "huggingface": _Export(_write_huggingface, True, "folder for datasets.load_from_disk"),
+    "ids": _Export(_write_ids, False, False, "text file, one id a line"),
+    "paths": _Export(_write_paths, False, True, "text file, one image path a line"),
+    "indices": _Export(_write_indices, False, False, ".npy of row numbers, for torch.utils.data.Subset"),
+    "uids": _Export(_write_uids, False, False, ".npy of sorted u8,u8 uids, as DataComp reads"),
+    "images": _Export(_write_images, True, True, "folder with the kept image files, copied or linked"),
+    "webdataset": _Export(_write_webdataset, True, True, "folder of tars with the kept examples"),
+    "huggingface": _Export(_write_huggingface, True, True, "folder for datasets.load_from_disk"),
 }

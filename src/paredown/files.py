@@ -26,7 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ __all__ = [
     "MARK",
     "TEMPORARY",
     "check_apart",
+    "check_distinct",
     "check_output",
     "claim_folder",
     "clear_temporaries",
@@ -47,6 +48,7 @@ __all__ = [
     "finished_request",
     "foreign_files",
     "is_busy",
+    "is_file_mark",
     "is_own",
     "lock_file",
     "lock_is_held",
@@ -251,8 +253,15 @@ def _clear_errors(path: Path) -> Iterator[None]:
         elsewhere = error.filename is not None and not _lies_beside(error.filename, path)
         if error.errno not in _REASONS or elsewhere:
             raise
-        message = f"cannot write {path}: {_REASONS[error.errno]}; nothing was changed. Choose another output with -o."
+        what = _output_with(path)
+        message = f"cannot write {what}: {_REASONS[error.errno]}; nothing was changed. Choose another output with -o."
         raise PareError(message) from error
+
+
+def _output_with(path: Path) -> Path:
+    """The output that a path belongs to, which may be inside one that is being written under a temporary name."""
+    growing = [part for part in path.parents if TEMPORARY.fullmatch(part.name)]
+    return growing[-1].with_name(_target_name(growing[-1])) if growing else path
 
 
 def _lies_beside(name: Any, path: Path) -> bool:
@@ -317,6 +326,19 @@ def check_apart(path: Path, sources: Iterable[str | Path], *, folder: bool = Tru
             raise PareError(f"{path} lies inside what is read ({source}); choose an output outside of it.")
 
 
+def check_distinct(*outputs: Path | None) -> None:
+    """Raise if two outputs of one run are the same, or one lies inside another."""
+    given = [path for path in outputs if path is not None]
+    for number, path in enumerate(given):
+        for other in given[:number]:
+            one, two = Path(os.path.realpath(path)), Path(os.path.realpath(other))
+            if one == two or one in two.parents or two in one.parents:
+                how = "the same place" if one == two else "inside one another"
+                raise PareError(
+                    f"{other} and {path} would both be written, and are {how}; give each a place of its own."
+                )
+
+
 @contextmanager
 def new_output(
     path: Path,
@@ -335,11 +357,14 @@ def new_output(
         path, overwrite, folder, sources: see `check_output`.
         request: a hash of all that the output depends on, by which a later run finds it finished.
     """
+    sources = tuple(sources)
     check_output(path, overwrite=overwrite, folder=folder, sources=sources)
     with locked(path):
         check_output(path, overwrite=overwrite, folder=folder, sources=sources)  # as the last run left it
         with write_whole(path, folder=folder, replace=overwrite) as part:
             yield part
+            if overwrite:  # or the rename itself finds what others put there in the meantime
+                check_output(path, overwrite=True, folder=folder, sources=sources)
             if folder:
                 (part / MARK).write_text(json.dumps(_mark(request) | _inventory(part)) + "\n", encoding="utf-8")
             elif _mark_inside(part) is None:
@@ -381,9 +406,26 @@ def file_digest(path: Path) -> str:
 
 
 def finished_request(path: Path) -> str | None:
-    """The `request` of the run that finished an output; None where there is none."""
+    """The `request` of the run that finished an output; None where there is none, or where files of it are gone."""
     mark = mark_of(path) if path.exists() else None
-    return None if mark is None else mark.get("request")
+    if mark is None or (path.is_dir() and not _is_complete(path, mark)):
+        return None
+    return mark.get("request")
+
+
+def _is_complete(folder: Path, mark: dict[str, Any]) -> bool:
+    """Whether every file of an output is there, in its size; `paredown verify` reads them too."""
+    sizes = _sizes(folder)
+    if "names" in mark:
+        return _names_digest(sizes) == mark["names"]
+    return all(
+        sizes.get(name) == noted.get("bytes", sizes.get(name, -1)) for name, noted in mark.get("files", {}).items()
+    )
+
+
+def is_file_mark(file: Path) -> bool:
+    """Whether a file is the mark of another one, and not only named like it."""
+    return file.is_file() and "sha256" in (_read_mark(file) or {})
 
 
 def claim_folder(folder: Path, kind: str, *, earlier: Iterable[str] = ()) -> None:
@@ -435,8 +477,8 @@ def _is_earlier_record(file: Path) -> bool:
 
 def _inventory(folder: Path) -> dict[str, Any]:
     """What is in a folder: a size and a digest of every file, as far as they are not too many or too large."""
-    files = sorted((file for file in folder.rglob("*") if not file.is_dir() or file.is_symlink()), key=os.fsencode)
-    sizes = {_name_in(folder, file): file.lstat().st_size for file in files}
+    files = _files_in(folder)
+    sizes = _sizes(folder)
     if len(files) > _LISTED_FILES:
         return {"count": len(files), "names": _names_digest(sizes)}
     digested = sum(sizes.values()) <= _DIGESTED_BYTES
@@ -446,6 +488,16 @@ def _inventory(folder: Path) -> dict[str, Any]:
             for name, file in zip(sizes, files, strict=True)
         }
     }
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Every file and link of an output but its mark, in a fixed order."""
+    found = (file for file in folder.rglob("*") if not file.is_dir() or file.is_symlink())
+    return sorted((file for file in found if file != folder / MARK), key=os.fsencode)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {_name_in(folder, file): file.lstat().st_size for file in _files_in(folder)}
 
 
 def _name_in(folder: Path, file: Path) -> str:
@@ -464,13 +516,18 @@ def _write_companion(path: Path, part: Path, request: str | None) -> None:
 
 
 def _check_own(path: Path) -> None:
-    """Raise unless paredown wrote what is at `path`, and nobody added anything to it."""
+    """Raise unless paredown wrote what is at `path`, in one run, and nobody added to it or changed it."""
     mark = None if path.is_symlink() else mark_of(path)
     if mark is None:
         raise PareError(
             f"{path} was not written by paredown, and is never replaced; move it away, or choose another output."
         )
-    foreign = foreign_files(path, mark) if path.is_dir() else []
+    if path.is_dir() and mark.get("kind") is not None:
+        raise PareError(
+            f"{path} holds {_a(mark['kind'])}, which is not replaced by anything else; move it away, or choose another "
+            "output."
+        )
+    foreign = [*foreign_files(path, mark), *_changed_files(path, mark)] if path.is_dir() else []
     if foreign:
         few = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise PareError(
@@ -481,13 +538,27 @@ def _check_own(path: Path) -> None:
 
 def foreign_files(folder: Path, mark: dict[str, Any]) -> list[str]:
     """The files in an output that are not paredown's own, by its mark."""
-    present = sorted(_name_in(folder, file) for file in folder.rglob("*") if not file.is_dir() or file.is_symlink())
-    present.remove(MARK) if MARK in present else None
+    present = _sizes(folder)
     if "files" in mark:
         return [name for name in present if name not in mark["files"]]
     if "count" in mark and len(present) > mark["count"]:
         return [f"{len(present) - mark['count']:,} files more than were written"]
+    if "names" in mark and _names_digest(present) != mark["names"]:
+        return ["files of other names or sizes than were written"]
     return []
+
+
+def _changed_files(folder: Path, mark: dict[str, Any]) -> list[str]:
+    """The files of an output that are not as they were written: someone's work may be in them."""
+    return [
+        f"{name}, which was changed"
+        for name, size in _sizes(folder).items()
+        if (noted := mark.get("files", {}).get(name))
+        and (
+            noted.get("bytes", size) != size
+            or ("sha256" in noted and ((folder / name).is_symlink() or file_digest(folder / name) != noted["sha256"]))
+        )
+    ]
 
 
 _EARLIER_MANIFEST = ("manifest.parquet", "manifest.json", "classes.csv")
@@ -555,7 +626,7 @@ def locked(path: Path) -> Iterator[None]:
     The lock is a hidden file beside the output, held by the operating system for this process and freed when that dies,
     however it dies. What a killed run left of the same output is cleared away. A thread may lock an output again.
     """
-    path = Path(os.path.abspath(path))
+    path = Path(os.path.realpath(path))  # by whatever links it is reached
     mine = threading.get_ident()
     with _held_guard:
         thread, times = _held.get(path, (mine, 0))
@@ -598,7 +669,7 @@ def _locked_by_system(path: Path) -> Iterator[None]:
 
 def _acquire(file: Path, path: Path) -> int:
     while True:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)  # nobody's file is emptied
         if not _lock_handle(handle):
             owner = _owner(handle)
             os.close(handle)
@@ -611,8 +682,9 @@ def _acquire(file: Path, path: Path) -> int:
             break
         os.close(handle)  # its owner removed it in between
     owner = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
-    os.truncate(handle, 0)
-    os.pwrite(handle, json.dumps(owner).encode(), 0)
+    with suppress(OSError):  # it is held all the same; a full disk is told where the output is written
+        os.truncate(handle, 0)
+        os.pwrite(handle, json.dumps(owner).encode(), 0)
     return handle
 
 
@@ -653,6 +725,8 @@ def lock_file(path: Path) -> Path:
 
 def lock_is_held(file: Path) -> bool:
     """Whether a lock file belongs to a run that is alive."""
+    if not file.is_file():
+        return False
     try:
         handle = os.open(file, os.O_RDWR)
     except FileNotFoundError:
@@ -665,7 +739,7 @@ def lock_is_held(file: Path) -> bool:
 
 def is_busy(folder: Path) -> bool:
     """Whether a run that is alive writes a folder, or one that it is in."""
-    place = Path(os.path.abspath(folder))
+    place = Path(os.path.realpath(folder))
     return any(lock_is_held(lock_file(part)) for part in (place, *place.parents) if part.name)
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "PARQUET_OPTIONS",
     "check_table_name",
     "check_table_output",
+    "is_changed",
     "is_scores",
     "manifest_file",
     "manifest_table",
@@ -259,6 +260,7 @@ def new_table(
     with locked(path):
         with new_output(path, overwrite=overwrite, sources=sources) as part:
             yield part
+            check_table_output(path, overwrite=overwrite, sources=sources)
             sidecar.unlink(missing_ok=True)
         write_sidecar(path, record)
 
@@ -268,12 +270,24 @@ def check_table_output(path: Path, *, overwrite: bool = False, sources: Iterable
     sidecar = path.with_suffix(".json")
     beside = [] if _is_copy(sidecar, path) else [sidecar]
     check_output(path, overwrite=overwrite, sources=sources, beside=beside)
+    if is_changed(path):
+        raise PareError(
+            f"{path} was changed since paredown wrote it, by the digest in {sidecar.name}, and is never replaced; move "
+            "it away, or choose another output."
+        )
+
+
+def is_changed(path: Path) -> bool:
+    """Whether a table is another than the one that the JSON beside it was written with."""
+    noted = (read_record(path.with_suffix(".json")) or {}).get("sha256")
+    return noted is not None and path.is_file() and noted != file_digest(path)
 
 
 def write_sidecar(path: Path, record: dict[str, Any]) -> None:
     """Write the JSON beside a table, unless it is there already."""
     content = {"paredown": __version__, "sha256": file_digest(path)} | record
     if read_record(path.with_suffix(".json")) != json_values(content):
+        check_table_output(path, overwrite=True)
         write_record(path.with_suffix(".json"), content)
 
 

@@ -16,12 +16,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
+from paredown.checkpoint import remove_parts
 from paredown.data import Labels, Scores, hash_ids
 from paredown.embedding import SHARD_SIZE
 from paredown.encoders import Encoder
 from paredown.encoders.pixels import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
-from paredown.files import check_output, finished_request, is_own, locked, new_output, remove_folder
+from paredown.files import check_output, finished_request, is_own, locked, new_output
 from paredown.io import is_scores, provenance_in, read_scores, score_columns, score_files, write_table
 from paredown.kernels import nearest
 from paredown.metrics import METRICS
@@ -134,7 +135,7 @@ def prune(
             with new_output(out, overwrite=overwrite, folder=True, sources=read, request=request) as folder:
                 write_selection(kept, folder)
         if checkpoint is not None:
-            remove_folder(Path(checkpoint))
+            remove_parts(Path(checkpoint))
     return kept
 
 

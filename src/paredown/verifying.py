@@ -24,6 +24,7 @@ from paredown.files import (
     file_mark,
     foreign_files,
     is_busy,
+    is_file_mark,
     lock_file,
     lock_is_held,
     locked,
@@ -38,7 +39,7 @@ from paredown.reading import damaged, read_array, read_arrays, reading
 from paredown.recorder.storage import read_recording
 from paredown.records import json_values, read_record
 from paredown.sources.arrays import RECORD
-from paredown.store import read_shard, replacement_of
+from paredown.store import STATE, read_shard, replacement_of
 
 __all__ = ["Leftover", "Problem", "Verified", "clean", "verify"]
 
@@ -153,14 +154,13 @@ def _is_json_of_table(path: Path) -> bool:
 
 def _verify_folder(folder: Path, mark: dict[str, Any], track: Track) -> Verified:
     """The output of `prune` or `export`: every file against its size and digest in the mark."""
-    problems = [Problem(folder / name, "paredown did not write this") for name in foreign_files(folder, mark)]
     kind = "manifest" if (folder / "manifest.parquet").exists() else "export"
     if "count" in mark:
-        present = sum(1 for _ in _files_in(folder)) - 1
-        if present < mark["count"]:
-            missing = mark["count"] - present
-            problems.append(Problem(folder, f"{missing:,} of its {mark['count']:,} files are missing"))
-        return Verified(folder, kind, 0, tuple(problems), unchecked=mark["count"])
+        missing = mark["count"] + 1 - sum(1 for _ in _files_in(folder))
+        found = [f"{missing:,} of its {mark['count']:,} files are missing"] if missing > 0 else []
+        found = found or [f"holds {what}" for what in foreign_files(folder, mark)]
+        return Verified(folder, kind, 0, tuple(Problem(folder, what) for what in found), unchecked=mark["count"])
+    problems = [Problem(folder / name, "paredown did not write this") for name in foreign_files(folder, mark)]
     unchecked = 0
     for name, noted in track(mark["files"].items(), "verifying", total=len(mark["files"])):
         file = folder / name
@@ -205,6 +205,8 @@ def _verify_store(folder: Path, track: Track) -> Verified:
                 unchecked += 1
             elif file_digest(file) != expected:
                 problems.append(Problem(file, "not what was written: its digest is another"))
+    if (folder / STATE).exists():
+        problems += _unless_readable(folder / STATE, lambda file: read_arrays(file, memory=None))
     if record.get("complete") and not problems and rows != record.get("examples"):
         problems.append(Problem(folder, f"has {rows:,} embeddings; {record.get('examples'):,} were written"))
     return Verified(folder, kind, 2 * len(shards) - unchecked, tuple(problems), unchecked)
@@ -345,9 +347,9 @@ def _leftovers(folder: Path, names: tuple[str, ...] | None) -> Iterator[tuple[Pa
             continue
         if TEMPORARY.fullmatch(entry.name):
             yield entry, "half-written", False
-        elif entry.name.endswith(LOCK_SUFFIX):
+        elif entry.name.endswith(LOCK_SUFFIX) and entry.is_file() and not entry.is_symlink():
             yield entry, "the lock of a run that is gone", False
-        elif entry == file_mark(output) and not output.exists():
+        elif entry == file_mark(output) and not output.exists() and is_file_mark(entry):
             yield entry, "the mark of a file that is gone", False
         elif entry == parts_folder(output) and (mark_of(entry) or {}).get("kind") == "unfinished run":
             yield entry, "finished parts of an interrupted run; the same command goes on from there", True

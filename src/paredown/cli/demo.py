@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from paredown.demo import DemoRow
 
 
+_REQUEST = "demo"  # the mark of its output
+
+
 @app.command(epilog="Example: `paredown demo --repeats 20`")
 def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the plot and table.")] = Path("paredown-demo"),
@@ -27,14 +30,18 @@ def demo(
 ) -> None:
     """Prune scikit-learn's digits in several ways and see what a classifier makes of it, beside random pruning."""
     from paredown.demo import load_digits, run_demo
-    from paredown.files import new_output
+    from paredown.errors import PareError
+    from paredown.files import finished_request, new_output
     from paredown.plots import check_available
     from paredown.pruning import prune
 
     check_available()
-    current.writes(out, overwrite=True, folder=True)
+    again = finished_request(out) == _REQUEST  # an earlier demo is replaced, and nothing else
+    current.writes(out, overwrite=again, folder=True)
+    if out.exists() and not again:
+        raise PareError(f"{out} exists already, and is not an earlier demo; choose another folder with -o.")
     rows = run_demo(repeats=repeats, seed=seed, track=progress_bar)
-    with new_output(out, overwrite=True, folder=True) as folder:
+    with new_output(out, overwrite=again, folder=True, request=_REQUEST) as folder:
         _draw(rows, folder / "demo.png")
         with (folder / "demo.csv").open("w", newline="") as stream:
             writer = csv.writer(stream)

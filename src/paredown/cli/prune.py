@@ -101,7 +101,7 @@ def prune(
 ) -> None:
     """Keep the examples worth training on: from any source (or scores, or an earlier output) to a manifest."""
     from paredown.errors import PareError
-    from paredown.files import parts_folder
+    from paredown.files import check_distinct, parts_folder
     from paredown.io import is_scores
     from paredown.pruning import check_finished, class_table
     from paredown.pruning import prune as prune_source
@@ -109,6 +109,7 @@ def prune(
     from paredown.sizes import parse_size
 
     checkpoint = parts_folder(out)
+    check_distinct(out, embeddings, save_model)
     current.writes(out, overwrite=overwrite, folder=True, parts=checkpoint)
     check_settings(keep_fraction, strategy, balance or 0.0, quota, drop_hardest, mix_random, seed)
     parse_size(memory)

@@ -97,7 +97,8 @@ def score(
 
     Several metrics, with commas between them, make a column each; those that train share the training.
     """
-    from paredown.files import locked, parts_folder, remove_folder
+    from paredown.checkpoint import remove_parts
+    from paredown.files import check_distinct, locked, parts_folder
     from paredown.io import check_table_name, check_table_output, write_scores
     from paredown.pruning import digest_of_scores
     from paredown.scoring import request_digest
@@ -105,6 +106,7 @@ def score(
 
     check_table_name(out)
     checkpoint = parts_folder(out)
+    check_distinct(out, out.with_suffix(".json"), embeddings, save_model)
     current.writes(out, overwrite=overwrite, parts=checkpoint)
     parse_size(memory)
     opening = {"labels": labels, "split": split, "on_error": on_error, "memory": memory}
@@ -158,7 +160,7 @@ def score(
             for scores in scored:
                 scores.provenance["request"] = request
             write_scores(scored, out, overwrite=overwrite, sources=read)
-        remove_folder(checkpoint)
+        remove_parts(checkpoint)
     first = scored[0]
 
     def show() -> None:
@@ -179,9 +181,9 @@ def score(
 def _read_finished(out: Path, metrics: list[str], request: str | None) -> list[Scores] | None:
     """The scores that the same command wrote before; their JSON is written if a kill left none."""
     from paredown.files import finished_request
-    from paredown.io import provenance_in, read_scores, write_sidecar
+    from paredown.io import is_changed, provenance_in, read_scores, write_sidecar
 
-    if request is None or finished_request(out) != request:
+    if request is None or finished_request(out) != request or is_changed(out):
         return None
     write_sidecar(out, provenance_in(out))
     return [read_scores(out, metric=metric) for metric in metrics]

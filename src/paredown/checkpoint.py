@@ -44,10 +44,10 @@ def unfinished(folder: str | Path | None, *, keep: bool = False) -> Iterator[Non
                 remove_folder(folder)
 
 
-def remove_parts(folder: Path) -> None:
-    """Remove the finished parts of a run whose result is safe; a folder of anyone else under that name stays."""
+def remove_parts(folder: Path, *, output: Path) -> None:
+    """Remove the finished parts of an output that is safe; a folder of anyone else under that name stays."""
     if folder.is_dir() and (mark_of(folder) or {}).get("kind") == _KIND:
-        remove_folder(folder)
+        remove_folder(folder, output=output)
 
 
 class Checkpoint:

@@ -229,7 +229,7 @@ def _embed(
     empty = [place for place, before in places.items() if before is None]
     folder = next(iter(same + empty), replacement_of(home))
     if not same + empty:  # an unfinished replacement with other settings again
-        remove_folder(folder)
+        remove_folder(folder, output=home)
 
     record = start_store(folder, images, loaded, settings)
     shards = [range(first, min(first + shard_size, len(images))) for first in range(0, len(images), shard_size)]
@@ -245,7 +245,7 @@ def _embed(
     if folder != home:
         put_in_place(home)
     elif overwrite:  # a replacement that was begun is not wanted any more
-        remove_folder(replacement_of(home))
+        remove_folder(replacement_of(home), output=home)
     return replace(store, path=named)
 
 

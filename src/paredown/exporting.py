@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.data import Labels, find_ids
 from paredown.errors import PareError, unknown_name
-from paredown.files import check_apart, check_output, file_digest, finished_request, is_own, new_output
+from paredown.files import check_apart, check_output, file_digest, finished_request, is_own, locked, new_output
 from paredown.io import manifest_file, read_manifest
 from paredown.progress import Track, silent
 from paredown.reading import check_regular
@@ -96,12 +96,13 @@ def export(
         data = open_again()[0]
         asked |= {"source": [data.provenance()["location"], *data.identity()]}
     request = digest(asked)
-    if not overwrite and out.exists() and finished_request(out) == request:
-        return len(kept_ids)  # by the same export, before
     labels = None if scores.labels is None else scores.labels[keep]
     kept = _Kept(kept_ids, np.flatnonzero(keep), labels, open_again, link, shard_size, track, warn)
-    with new_output(out, overwrite=overwrite, folder=folder, sources=[manifest], request=request) as part:
-        EXPORTS[to].write(kept, part)
+    with locked(out):
+        if not overwrite and finished_request(out) == request:
+            return len(kept_ids)  # by the same export, before
+        with new_output(out, overwrite=overwrite, folder=folder, sources=[manifest], request=request) as part:
+            EXPORTS[to].write(kept, part)
     return len(kept.ids)
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "check_distinct",
     "check_output",
     "claim_folder",
+    "clear_below",
     "clear_temporaries",
     "exchange_folder",
     "file_digest",
@@ -79,11 +80,12 @@ def write_whole(
     """Give a temporary place to write to, which becomes `path` in one step when the block ends without an error.
 
     For files inside an output that is already one's own; `new_output` is for those that a user names. Whatever is at
-    `path` is replaced, unless `replace` is False. Errors name the `output` that the file belongs to.
+    `path` is replaced, unless `replace` is False. Errors name the `output` that the file belongs to, and so does the
+    temporary name of a file beside its output: whoever locks that clears both away.
     """
     with _clear_errors(output or path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        workspace = _temporary(path)
+        workspace = _temporary(path, output)
         workspace.mkdir()
         try:
             part = workspace / path.name
@@ -97,9 +99,12 @@ def write_whole(
             shutil.rmtree(workspace, ignore_errors=True)
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a folder of one's own: moved aside first, so that a kill never leaves half of it under its name."""
-    aside = _temporary(folder)
+def remove_folder(folder: Path, *, output: Path | None = None) -> None:
+    """Remove a folder of one's own: moved aside first, so that a kill never leaves half of it under its name.
+
+    What belongs to an `output` beside it is moved to a temporary name of that, to be cleared away with its own.
+    """
+    aside = _temporary(folder, output)
     try:
         os.rename(folder, aside)
     except FileNotFoundError:
@@ -117,7 +122,25 @@ def exchange_folder(new: Path, home: Path) -> None:
         _sync_folder(home.parent)
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
-    remove_folder(new)  # after an exchange this is the old one
+    remove_folder(new, output=home)  # after an exchange this is the old one
+
+
+def clear_below(folder: Path) -> None:
+    """Remove what killed runs left in a folder that grows, and in the folders inside it: temporaries and dead locks.
+
+    Only for those who hold the lock of the folder. An output in it that has a lock of its own, held by a run that is
+    alive, is left alone.
+    """
+    for root, folders, files in os.walk(folder):
+        here = Path(root)
+        for name in files:
+            if name.endswith(LOCK_SUFFIX) and not lock_is_held(here / name):
+                (here / name).unlink(missing_ok=True)
+        busy = {name for name in files if name.endswith(LOCK_SUFFIX) and (here / name).exists()}
+        for target in sorted({_target_name(here / name) for name in folders + files if TEMPORARY.fullmatch(name)}):
+            if lock_file(here / target).name not in busy:
+                clear_temporaries(here, target)
+        folders[:] = [name for name in folders if not TEMPORARY.fullmatch(name)]
 
 
 def clear_temporaries(folder: Path, name: str | None = None) -> list[Path]:
@@ -138,8 +161,9 @@ def clear_temporaries(folder: Path, name: str | None = None) -> list[Path]:
     return removed
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.paredown-tmp")
+def _temporary(path: Path, output: Path | None = None) -> Path:
+    owner = output if output is not None and output.parent == path.parent else path
+    return path.with_name(f".{owner.name}.{secrets.token_hex(4)}.paredown-tmp")
 
 
 def _target_name(temporary: Path) -> str:
@@ -361,6 +385,7 @@ def new_output(
     check_output(path, overwrite=overwrite, folder=folder, sources=sources)
     with locked(path):
         check_output(path, overwrite=overwrite, folder=folder, sources=sources)  # as the last run left it
+        beside = False
         with write_whole(path, folder=folder, replace=overwrite) as part:
             yield part
             if overwrite:  # or the rename itself finds what others put there in the meantime
@@ -368,7 +393,11 @@ def new_output(
             if folder:
                 (part / MARK).write_text(json.dumps(_mark(request) | _inventory(part)) + "\n", encoding="utf-8")
             elif _mark_inside(part) is None:
-                _write_companion(path, part, request)
+                replaced = [file_digest(path)] if path.exists() else []
+                _write_companion(path, [file_digest(part), *replaced], request)
+                beside = bool(replaced)
+        if beside:
+            _write_companion(path, [file_digest(path)], request)
 
 
 # --- the mark ------------------------------------------------------------------------------------------------------
@@ -389,8 +418,9 @@ def mark_of(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     mark = _read_mark(file_mark(path))
-    if mark is not None and file_digest(path) in mark.get("sha256", ()):
-        return mark
+    digests = [] if mark is None else mark.get("sha256", [])
+    if mark is not None and digests and (digest := file_digest(path)) in digests:
+        return mark if digest == digests[0] else _mark(None)  # the old content, if a kill came before the new one
     return _mark_inside(path)
 
 
@@ -508,9 +538,8 @@ def _names_digest(sizes: dict[str, int]) -> str:
     return hashlib.sha256("".join(f"{name}\0{size}\n" for name, size in sizes.items()).encode()).hexdigest()
 
 
-def _write_companion(path: Path, part: Path, request: str | None) -> None:
-    """The mark of a file, valid for the old content too until the new one has taken its place."""
-    digests = [file_digest(part)] + ([file_digest(path)] if path.exists() else [])
+def _write_companion(path: Path, digests: list[str], request: str | None) -> None:
+    """The mark of a file: with the digest of the content and, until that has taken its place, of what it replaces."""
     with write_whole(file_mark(path), output=path) as mark:
         mark.write_text(json.dumps(_mark(request) | {"sha256": digests}) + "\n", encoding="utf-8")
 
@@ -652,7 +681,6 @@ def _locked_by_system(path: Path) -> Iterator[None]:
     made = [folder for folder in path.parents if not folder.exists()]
     file = lock_file(path)
     with _clear_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
         handle = _acquire(file, path)
     try:
         clear_temporaries(path.parent, path.name)
@@ -669,7 +697,7 @@ def _locked_by_system(path: Path) -> Iterator[None]:
 
 def _acquire(file: Path, path: Path) -> int:
     while True:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)  # nobody's file is emptied
+        handle = _open_lock(file)
         if not _lock_handle(handle):
             owner = _owner(handle)
             os.close(handle)
@@ -686,6 +714,17 @@ def _acquire(file: Path, path: Path) -> int:
         os.truncate(handle, 0)
         os.pwrite(handle, json.dumps(owner).encode(), 0)
     return handle
+
+
+def _open_lock(file: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)  # nobody's file is emptied
+    for _ in range(100):
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(file, flags, 0o666)
+        except FileNotFoundError:  # a run that had made the folder removed it in between, as nothing had come into it
+            continue
+    return os.open(file, flags, 0o666)
 
 
 def _lock_handle(handle: int) -> bool:

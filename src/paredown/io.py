@@ -288,7 +288,7 @@ def write_sidecar(path: Path, record: dict[str, Any]) -> None:
     content = {"paredown": __version__, "sha256": file_digest(path)} | record
     if read_record(path.with_suffix(".json")) != json_values(content):
         check_table_output(path, overwrite=True)
-        write_record(path.with_suffix(".json"), content)
+        write_record(path.with_suffix(".json"), content, output=path)
 
 
 def _is_copy(sidecar: Path, table: Path) -> bool:

@@ -22,7 +22,7 @@ from paredown.embedding import SHARD_SIZE
 from paredown.encoders import Encoder
 from paredown.encoders.pixels import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
-from paredown.files import check_output, finished_request, is_own, locked, new_output
+from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
 from paredown.io import is_scores, provenance_in, read_scores, score_columns, score_files, write_table
 from paredown.kernels import nearest
 from paredown.metrics import METRICS
@@ -119,13 +119,14 @@ def prune(
     if out is None:
         return _select(source, table, metric, labels, balance, budget, options, track, selecting)
     out = Path(out)
-    done = not overwrite and request is not None and finished_request(out) == request
-    if not done:
-        check_output(out, overwrite=overwrite, folder=True, sources=read)
+    check_apart(out, read)
     checkpoint = options.get("checkpoint")
     if checkpoint is not None:
         options["keep_checkpoint"] = True
     with locked(out):
+        done = not overwrite and request is not None and finished_request(out) == request
+        if not done:
+            check_output(out, overwrite=overwrite, folder=True)
         if done and table is None:
             source = read_scores(out)
         kept = _select(source, table, metric, labels, balance, budget, options, track, selecting)
@@ -135,7 +136,7 @@ def prune(
             with new_output(out, overwrite=overwrite, folder=True, sources=read, request=request) as folder:
                 write_selection(kept, folder)
         if checkpoint is not None:
-            remove_parts(Path(checkpoint))
+            remove_parts(Path(checkpoint), output=out)
     return kept
 
 

@@ -119,9 +119,9 @@ def write_json(value: Any, path: Path) -> None:
     path.write_text(json.dumps(value, indent=2, default=_plain) + "\n", encoding="utf-8")
 
 
-def write_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Write a record, whole, in place of an earlier one."""
-    with write_whole(path) as part:
+def write_record(path: Path, record: Mapping[str, Any], *, output: Path | None = None) -> None:
+    """Write a record, whole, in place of an earlier one; `output` is what it belongs to, see `write_whole`."""
+    with write_whole(path, output=output) as part:
         write_json(record, part)
 
 

@@ -160,7 +160,7 @@ def score(
             for scores in scored:
                 scores.provenance["request"] = request
             write_scores(scored, out, overwrite=overwrite, sources=read)
-        remove_parts(checkpoint)
+        remove_parts(checkpoint, output=out)
     first = scored[0]
 
     def show() -> None:

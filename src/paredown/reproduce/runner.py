@@ -12,7 +12,7 @@ from typing import Any
 
 from paredown import __version__
 from paredown.errors import PareError, unknown_name
-from paredown.files import check_apart, claim_folder, file_digest, locked, write_whole
+from paredown.files import check_apart, claim_folder, clear_below, file_digest, locked, write_whole
 from paredown.plots import check_available
 from paredown.progress import Track, silent
 from paredown.records import check_same, read_record, write_json
@@ -128,6 +128,7 @@ def reproduce_figures(
     check_apart(Path(out), [] if data is None else [data])
     with locked(Path(out)):
         claim_folder(Path(out), "set of figures", earlier=[f"{name}.json" for name in FIGURES])
+        clear_below(Path(out))
         return _reproduce(names, size, Path(out), data, seed, workers, overwrite, track)
 
 

@@ -16,7 +16,7 @@ from paredown import __version__
 from paredown.data import Scores
 from paredown.errors import PareError
 from paredown.files import is_own
-from paredown.io import read_scores, write_scores
+from paredown.io import provenance_in, read_scores, write_scores, write_sidecar
 from paredown.progress import Track, silent
 from paredown.records import digest, read_record, write_record
 from paredown.reproduce.base import SIZES, Size
@@ -153,6 +153,7 @@ class Setup:
             )
             file.unlink(missing_ok=True)  # damaged, if it is there
             write_scores(list(scores.values()), file)
+        write_sidecar(file, provenance_in(file))  # which a kill may have left out
         return Scored(file, {metric: read_scores(file, metric=metric) for metric in scoring.metrics})
 
     def run(self, function: str, jobs: Sequence[Any], *, common: Any, label: str) -> list[Any]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from paredown import __version__
 from paredown.checkpoint import keep_settings
 from paredown.errors import PareError
-from paredown.files import check_apart, claim_folder, clear_temporaries, locked, write_whole
+from paredown.files import check_apart, claim_folder, clear_below, locked, write_whole
 from paredown.io import PARQUET_OPTIONS, provenance_metadata
 from paredown.progress import Track, silent
 from paredown.records import digest
@@ -91,7 +91,7 @@ def sweep_plan(plan: Plan, *, workers: int | None = None, track: Track = silent,
         lost = _score(plan, workers, track, run_jobs)
         died = {run: reason for run, reason in lost.items() if not plan.files[run].exists()}
         died |= _train(plan, lost, workers, track, run_jobs)
-    table = _collect(plan)
+        table = _collect(plan)
     failed = [(run, result["reason"]) for run, result in _results(plan).items() if result["status"] == "failed"]
     return Swept(plan.folder, table, tuple(failed), tuple(died.items()))
 
@@ -113,18 +113,18 @@ def plan_sweep(
         if scorer.inputs is not None:
             forms.setdefault(scorer.inputs, probe if probe.inputs == scorer.inputs else find_recipe("mlp"))
     check_apart(folder, settings.data.paths())
-    claim_folder(folder, "sweep", earlier=["settings.json"])
     with locked(folder):
-        clear_temporaries(folder)
+        claim_folder(folder, "sweep", earlier=["settings.json"])
+        clear_below(folder)
         found = prepare_data(settings.data, forms, folder / "data", track=track)
-    largest = max(settings.grid.initial_size)
-    if largest > found["examples"]:
-        raise PareError(
-            f"[grid] initial_size asks for {largest:,} examples, and {settings.data.source} has "
-            f"{found['examples']:,}; leave out the larger sizes."
-        )
-    meaning = {"paredown": __version__, "found": found, **settings.meaning()}
-    keep_settings(folder, meaning, kind="sweep")
+        largest = max(settings.grid.initial_size)
+        if largest > found["examples"]:
+            raise PareError(
+                f"[grid] initial_size asks for {largest:,} examples, and {settings.data.source} has "
+                f"{found['examples']:,}; leave out the larger sizes."
+            )
+        meaning = {"paredown": __version__, "found": found, **settings.meaning()}
+        keep_settings(folder, meaning, kind="sweep")
     runs = expand(settings.grid)
     scorers = {name: _meaning_of(settings.probe.find(name)) for name in settings.grid.metric}
     files = {run: folder / "runs" / f"{run.name(meaning, scorers.get(run.metric))}.json" for run in runs}

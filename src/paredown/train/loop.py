@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
-from paredown.files import new_output
+from paredown.files import locked, new_output
 from paredown.progress import Track, silent
 from paredown.train.augment import crop_and_flip, flip
 from paredown.train.checks import check_labels, checked_rows, checked_steps, missing_classes
@@ -133,49 +133,50 @@ def train(
     optimizer = make_optimizer(recipe, network.parameters())
     saved: TrainingCheckpoint | None = None
     history: list[Epoch] = []
-    if checkpoint is not None:
-        saved = TrainingCheckpoint(checkpoint, _settings(recipe, examples, rows, seed, steps), recorder)
-        history = [Epoch(*values) for values in saved.load(network, optimizer)]
+    with nullcontext() if checkpoint is None else locked(Path(checkpoint)):
+        if checkpoint is not None:
+            saved = TrainingCheckpoint(checkpoint, _settings(recipe, examples, rows, seed, steps), recorder)
+            history = [Epoch(*values) for values in saved.load(network, optimizer)]
 
-    done = sum(epoch.steps for epoch in history)
-    ticks = iter(track(range(done, steps), f"training {recipe.name}", total=steps - done))
-    for epoch in range(len(history), math.ceil(steps / per_epoch)):
-        with _own_randomness(seed, epoch, on) as generator:
-            network.train()
-            order = rows[torch.randperm(len(rows), generator=generator).numpy()]
-            # Of equal size but for one example, so that no batch is too small for its statistics.
-            batches = np.array_split(order, per_epoch)[: steps - epoch * per_epoch]
-            crops = None
-            if recipe.augment == "imagenet":
-                crops = [torch.rand(len(batch), 4, generator=generator).numpy() for batch in batches]
-            loss_sum = right = 0.0
-            rate = recipe.learning_rate
-            for batch, inputs in zip(batches, examples.batches(batches, size=size, crops=crops), strict=True):
-                step = next(ticks)
-                rate = learning_rate(recipe, step, steps)
-                for group in optimizer.param_groups:
-                    group["lr"] = rate
-                codes = examples.labels[batch].astype(np.int64, copy=False)
-                labels = torch.from_numpy(codes).to(on)
-                views = _augmented(torch.from_numpy(inputs).to(on), recipe, generator)
-                optimizer.zero_grad(set_to_none=True)
-                known, value = _gradients(network, recipe, views, labels)
-                if not math.isfinite(value):
-                    raise PareError(
-                        f"recipe {recipe.name!r}: the loss became {value} in epoch {epoch + 1}, step {step + 1} of "
-                        f"{steps}; lower the learning rate (it was {rate:.3g}), or look for extreme inputs."
-                    )
-                loss_sum += value * len(batch)
-                right += float((known.argmax(dim=1) == labels).sum())
-                if recorder is not None:
-                    recorder.update(batch, known.cpu().numpy(), codes, epoch)
-                optimizer.step()
-        seen = sum(map(len, batches))
-        tested = None if test is None else _accuracy(network, recipe, test)
-        history.append(Epoch(epoch, len(batches), rate, loss_sum / seen, right / seen, tested))
-        if saved is not None:
-            saved.save(network, optimizer, [tuple(past) for past in history])
-    next(ticks, None)  # lets the progress bar end
+        done = sum(epoch.steps for epoch in history)
+        ticks = iter(track(range(done, steps), f"training {recipe.name}", total=steps - done))
+        for epoch in range(len(history), math.ceil(steps / per_epoch)):
+            with _own_randomness(seed, epoch, on) as generator:
+                network.train()
+                order = rows[torch.randperm(len(rows), generator=generator).numpy()]
+                # Of equal size but for one example, so that no batch is too small for its statistics.
+                batches = np.array_split(order, per_epoch)[: steps - epoch * per_epoch]
+                crops = None
+                if recipe.augment == "imagenet":
+                    crops = [torch.rand(len(batch), 4, generator=generator).numpy() for batch in batches]
+                loss_sum = right = 0.0
+                rate = recipe.learning_rate
+                for batch, inputs in zip(batches, examples.batches(batches, size=size, crops=crops), strict=True):
+                    step = next(ticks)
+                    rate = learning_rate(recipe, step, steps)
+                    for group in optimizer.param_groups:
+                        group["lr"] = rate
+                    codes = examples.labels[batch].astype(np.int64, copy=False)
+                    labels = torch.from_numpy(codes).to(on)
+                    views = _augmented(torch.from_numpy(inputs).to(on), recipe, generator)
+                    optimizer.zero_grad(set_to_none=True)
+                    known, value = _gradients(network, recipe, views, labels)
+                    if not math.isfinite(value):
+                        raise PareError(
+                            f"recipe {recipe.name!r}: the loss became {value} in epoch {epoch + 1}, step {step + 1} of "
+                            f"{steps}; lower the learning rate (it was {rate:.3g}), or look for extreme inputs."
+                        )
+                    loss_sum += value * len(batch)
+                    right += float((known.argmax(dim=1) == labels).sum())
+                    if recorder is not None:
+                        recorder.update(batch, known.cpu().numpy(), codes, epoch)
+                    optimizer.step()
+            seen = sum(map(len, batches))
+            tested = None if test is None else _accuracy(network, recipe, test)
+            history.append(Epoch(epoch, len(batches), rate, loss_sum / seen, right / seen, tested))
+            if saved is not None:
+                saved.save(network, optimizer, [tuple(past) for past in history])
+        next(ticks, None)  # lets the progress bar end
     return Trained(recipe, seed, tuple(history), examples.classes, network.eval(), missing_classes(examples, rows))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from paredown.checkpoint import keep_settings
 from paredown.errors import PareError
-from paredown.files import write_whole
+from paredown.files import clear_temporaries, write_whole
 from paredown.records import digest
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class TrainingCheckpoint:
                 f"kill would be lost; {type(recorder).__name__} lacks them. Train without checkpoint or recorder."
             )
         keep_settings(self._folder, settings, kind="unfinished training")
+        clear_temporaries(self._folder)
         self._settings = digest(settings)
 
     @property
@@ -59,11 +60,14 @@ class TrainingCheckpoint:
             network.load_state_dict(state["network"])
             optimizer.load_state_dict(state["optimizer"])
             if self._recorder is not None:
-                self._recorder.resume(self._recording(len(history)))
+                recording = self._recording(len(history))
+                assert recording.exists(), "the weights would go on without what was recorded"
+                self._recorder.resume(recording)
         except Exception:  # torch raises many types for a damaged file: all epochs are then trained again
             network.load_state_dict(fresh["network"])
             optimizer.load_state_dict(fresh["optimizer"])
             return []
+        self._drop_recordings(but=len(history))  # a kill may have come before it
         return history
 
     def save(self, network: torch.nn.Module, optimizer: torch.optim.Optimizer, history: list[Any]) -> None:
@@ -77,6 +81,9 @@ class TrainingCheckpoint:
         state["settings"] = self._settings
         with write_whole(self._state) as part, part.open("wb") as stream:
             torch.save(state, stream)
+        self._drop_recordings(but=len(history))
+
+    def _drop_recordings(self, *, but: int) -> None:
         for old in self._folder.glob("recorder-*.npz"):
-            if old != self._recording(len(history)):
+            if old != self._recording(but):
                 old.unlink()

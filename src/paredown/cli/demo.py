@@ -31,24 +31,25 @@ def demo(
     """Prune scikit-learn's digits in several ways and see what a classifier makes of it, beside random pruning."""
     from paredown.demo import load_digits, run_demo
     from paredown.errors import PareError
-    from paredown.files import finished_request, new_output
+    from paredown.files import finished_request, locked, new_output
     from paredown.plots import check_available
     from paredown.pruning import prune
 
     check_available()
-    again = finished_request(out) == _REQUEST  # an earlier demo is replaced, and nothing else
-    current.writes(out, overwrite=again, folder=True)
-    if out.exists() and not again:
-        raise PareError(f"{out} exists already, and is not an earlier demo; choose another folder with -o.")
-    rows = run_demo(repeats=repeats, seed=seed, track=progress_bar)
-    with new_output(out, overwrite=again, folder=True, request=_REQUEST) as folder:
-        _draw(rows, folder / "demo.png")
-        with (folder / "demo.csv").open("w", newline="") as stream:
-            writer = csv.writer(stream)
-            writer.writerow(rows[0]._fields)
-            writer.writerows(rows)
-        images, digits = load_digits()
-        prune(images, labels=digits, keep_fraction=0.6, out=folder / "pruned", seed=seed)
+    current.writes(out, overwrite=finished_request(out) == _REQUEST, folder=True)
+    with locked(out):
+        again = finished_request(out) == _REQUEST  # an earlier demo is replaced, and nothing else
+        if out.exists() and not again:
+            raise PareError(f"{out} exists already, and is not an earlier demo; choose another folder with -o.")
+        rows = run_demo(repeats=repeats, seed=seed, track=progress_bar)
+        with new_output(out, overwrite=again, folder=True, request=_REQUEST) as folder:
+            _draw(rows, folder / "demo.png")
+            with (folder / "demo.csv").open("w", newline="") as stream:
+                writer = csv.writer(stream)
+                writer.writerow(rows[0]._fields)
+                writer.writerows(rows)
+            images, digits = load_digits()
+            prune(images, labels=digits, keep_fraction=0.6, out=folder / "pruned", seed=seed)
 
     def show() -> None:
         _show(rows, repeats)

@@ -190,25 +190,29 @@ def test_claimed_folders_are_of_one_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "known"),
+    ("kind", "content", "known"),
     [
-        ('{"paredown": 1}', True),
-        ('{"figure": 1}', True),
-        ('{"rows": []}', True),
-        ('{"other": 1}', False),
-        ("[1]", False),
-        ("x", False),
+        ("store", '{"paredown": 1}', True),
+        ("set of figures", '{"figure": 1}', True),
+        ("unfinished training", '{"rows": []}', True),
+        ("store", '{"figure": 1}', False),
+        ("store", '{"rows": []}', False),
+        ("set of figures", '{"paredown": 1}', False),
+        ("store", '{"other": 1}', False),
+        ("store", "[1]", False),
+        ("store", "x", False),
     ],
 )
-def test_folders_are_known_by_earlier_records(tmp_path: Path, content: str, known: bool) -> None:
+def test_folders_are_known_by_earlier_records(tmp_path: Path, kind: str, content: str, known: bool) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "state.json").write_text(content)
     if known:
-        claim_folder(tmp_path / "out", "store", earlier=["absent.json", "state.json"])
+        claim_folder(tmp_path / "out", kind, earlier=["absent.json", "state.json"])
         assert (tmp_path / "out" / MARK).exists()
     else:
-        with pytest.raises(PareError, match=r"out exists already and is not a store of paredown"):
-            claim_folder(tmp_path / "out", "store", earlier=["state.json"])
+        with pytest.raises(PareError, match=rf"out exists already and is not an? {kind} of paredown"):
+            claim_folder(tmp_path / "out", kind, earlier=["state.json"])
+        assert not (tmp_path / "out" / MARK).exists()
 
 
 # --- names beside an output ----------------------------------------------------------------------------------------
@@ -255,7 +259,7 @@ def test_refusals_word_by_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     file, folder = tmp_path / "file.txt", tmp_path / "folder"
     file.touch()
     folder.mkdir()
-    with refused(f"{file} exists already; choose another output, or replace it with --overwrite."):
+    with refused(f"{file} exists already; choose another output; paredown did not write it."):
         check_output(file)
     with refused(f"{file} is a file, but a folder would be written there; choose another output."):
         check_output(file, overwrite=True, folder=True)
@@ -268,7 +272,7 @@ def test_refusals_word_by_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with refused(f"cannot write {file / 'x'}: {file} is not a folder; choose another output with -o."):
         check_output(file / "x")
     (tmp_path / "link").symlink_to("nowhere")
-    with refused(f"{tmp_path / 'link'} exists already; choose another output, or replace it with --overwrite."):
+    with refused(f"{tmp_path / 'link'} exists already; choose another output; paredown did not write it."):
         check_output(tmp_path / "link")
     check_output(tmp_path / ("x" * 200))
     long = tmp_path / ("x" * 201)

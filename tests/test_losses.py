@@ -143,7 +143,7 @@ def test_the_same_command_again_is_success_and_changes_nothing(paredown, tmp_pat
         ["score", embeddings, "-o", "two.parquet", "--metric", "prototypes,random"],
         ["prune", embeddings, "-o", "p1"],
         ["prune", "s.parquet", "-o", "p2", "--keep-fraction", "0.5"],
-        ["prune", "s.parquet", "-o", "p3", "--keep-fraction", "0.5", "--memory", "1"],
+        ["prune", "s.parquet", "-o", "p3", "--keep-fraction", "0.5", "--memory", "1B"],
         ["prune", image_folder, "-o", "p4", "--encoder", "pixels"],
         ["export", "p1", "--to", "indices", "-o", "kept.npy"],
         ["export", "p4", "--to", "images", "-o", "kept"],
@@ -457,7 +457,7 @@ def test_clean_removes_leftovers_and_nothing_else(paredown, tmp_path, embeddings
     assert pdn.verify(tmp_path / "p").problems == ()
     assert paredown("clean", ".", "--unfinished").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [".git", ".x.parts", "deep", "emb.npy", "p"]
-    assert "Nothing is left of killed runs" in paredown("clean", "p").stdout
+    assert "p: nothing is left of killed runs" in paredown("clean", "p").stdout
 
 
 def test_outputs_of_the_version_before_still_open(tmp_path, rng) -> None:

@@ -135,7 +135,7 @@ BAD = [
     (["prune", "nowhere", "-o", "out"], r"nowhere: there is no such file or folder"),
     (
         ["prune", "emb.npy", "-o", "taken"],
-        r"taken exists already; choose another output, or replace",
+        r"taken exists already; choose another output; paredown did not write it",
     ),
     (["prune", "emb.npy", "-o", "short.txt/out"], r"short.txt is not a folder"),
     (["prune", "emb.npy", "-o", "out", "--metric", "supervised_prototypes"], r"needs labels, and emb.npy has none"),

@@ -369,7 +369,7 @@ def test_a_table_that_changes_is_noticed(shards) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("512MiB", 512 * 2**20), ("1.5 GiB", 3 * 2**29), ("2g", 2**31), ("2GB", 2 * 10**9), ("100", 100), (7, 7)],
+    [("512MiB", 512 * 2**20), ("1.5 GiB", 3 * 2**29), ("2g", 2**31), ("2GB", 2 * 10**9), ("100B", 100), (7, 7)],
 )
 def test_sizes(text, size) -> None:
     assert parse_size(text) == size

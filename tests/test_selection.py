@@ -429,3 +429,14 @@ def test_floors_rounded_down_are_counted() -> None:
         "the floor needs 4 examples rounded up but only 2 are kept: 2 of 4 classes or clusters have it rounded down."
     )
     assert kept.indices.tolist() == [0, 1]
+
+
+def test_a_window_that_does_not_fit_is_said(rng) -> None:
+    values = rng.random(1000)
+    kept = pdn.select(values, keep_fraction=0.98, strategy="window", drop_hardest=0.05)
+    assert kept.notes == (
+        "only the hardest 0.02 are left out, not 0.05 (drop_hardest), as the kept ones would not fit into what is left"
+        "; keep fewer, or leave out fewer.",
+    )
+    assert pdn.select(values, keep_fraction=0.9, strategy="window", drop_hardest=0.05).notes == ()
+    assert pdn.select(values, keep_fraction=0.98, strategy="hard", drop_hardest=0.05).notes == ()

@@ -316,11 +316,12 @@ def check_output(
     check_apart(path, sources, folder=folder)
     if len(os.fsencode(path.name)) > _LONGEST_NAME:
         raise PareError(f"the name of {path} is too long; choose one of at most {_LONGEST_NAME} bytes.")
-    if (path.exists() or path.is_symlink()) and not overwrite:
-        raise PareError(f"{path} exists already; choose another output, or replace it with --overwrite.")
     if path.exists() and path.is_dir() != folder:
         is_, needed = ("file", "folder") if folder else ("folder", "file")
         raise PareError(f"{path} is a {is_}, but a {needed} would be written there; choose another output.")
+    if (path.exists() or path.is_symlink()) and not overwrite:
+        instead = ", or replace it with --overwrite" if is_own(path) else "; paredown did not write it"
+        raise PareError(f"{path} exists already; choose another output{instead}.")
     parent = next(p for p in path.absolute().parents if p.exists())
     if not parent.is_dir():
         raise PareError(f"cannot write {path}: {parent} is not a folder; choose another output with -o.")
@@ -474,7 +475,7 @@ def claim_folder(folder: Path, kind: str, *, earlier: Iterable[str] = ()) -> Non
         return
     if mark is not None and mark.get("kind") is not None:
         raise PareError(f"{folder} holds {_a(mark['kind'])}, not {_a(kind)}; choose another output.")
-    known = any(_is_earlier_record(folder / name) for name in earlier)
+    known = any(_is_earlier_record(folder / name, kind) for name in earlier)
     if folder.exists() and not known and any(not TEMPORARY.fullmatch(item.name) for item in folder.iterdir()):
         raise PareError(f"{folder} exists already and is not {_a(kind)} of paredown; choose another output.")
     with write_whole(folder / MARK, output=folder) as part:
@@ -497,12 +498,16 @@ def _read_mark(file: Path) -> dict[str, Any] | None:
     return mark if isinstance(mark, dict) and "paredown" in mark else None
 
 
-def _is_earlier_record(file: Path) -> bool:
+# A key that the record of such a folder has; others have `paredown`.
+_EARLIER_KEYS = {"set of figures": "figure", "unfinished training": "rows"}
+
+
+def _is_earlier_record(file: Path, kind: str) -> bool:
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(record, dict) and bool({"paredown", "figure", "rows"} & set(record))
+    return isinstance(record, dict) and _EARLIER_KEYS.get(kind, "paredown") in record
 
 
 def _inventory(folder: Path) -> dict[str, Any]:

@@ -140,6 +140,8 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
 def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:
     """The scores in a manifest and which examples it keeps. `path` is the file, or the folder `prune` wrote."""
     file = manifest_file(path)
+    if file != Path(path) and not file.exists():
+        raise PareError(f"{path}: not an output of `paredown prune`; there is no manifest.parquet in it.")
     table = _read_table(file)
     if "keep" not in table.column_names:
         raise PareError(f"{file}: not a manifest; it has no 'keep' column. Make one with `paredown prune`.")

@@ -125,6 +125,11 @@ def prune(
         options["keep_checkpoint"] = True
     with locked(out):
         done = not overwrite and request is not None and finished_request(out) == request
+        if not done and not overwrite and is_own(out):
+            raise PareError(
+                f"{out} exists already, made of other data or with other settings; choose another output, or replace it "
+                "with --overwrite."
+            )
         if not done:
             check_output(out, overwrite=overwrite, folder=True)
         if done and table is None:

@@ -35,6 +35,7 @@ __all__ = [
     "kept_and_dropped",
     "make_recipe",
     "select",
+    "window_notes",
 ]
 
 STRATIFIED_BINS = 50
@@ -129,6 +130,7 @@ def select(
     shuffled = np.argsort(hash_ids(scores.ids, seed=seed + 1))
     notes = [text for text in score_warnings(scores.values) if text not in scores.provenance.get("warnings", ())]
     notes = [] if strategy == "random" else notes
+    notes += window_notes(n, dropped, strategy, drop_hardest)
     keep = np.zeros(n, bool)
     if groups is not None and quota != "none":
         numbers = class_quotas(groups.counts, n_keep, quota)
@@ -211,6 +213,16 @@ def kept_and_dropped(n: int, keep_fraction: float, drop_hardest: float) -> tuple
     """How many of n examples are kept, and how many of the hardest `window` and `stratified` leave out first."""
     n_keep = max(1, round(keep_fraction * n))
     return n_keep, min(round(drop_hardest * n), n - n_keep)
+
+
+def window_notes(n: int, dropped: int, strategy: str, drop_hardest: float) -> list[str]:
+    """What a user should know where fewer of the hardest can be left out than was asked for."""
+    if strategy not in ("window", "stratified") or dropped == round(drop_hardest * n):
+        return []
+    return [
+        f"only the hardest {dropped / n:.3g} are left out, not {drop_hardest:g} (drop_hardest), as the kept ones would "
+        "not fit into what is left; keep fewer, or leave out fewer."
+    ]
 
 
 def make_recipe(
@@ -347,9 +359,9 @@ def class_floors(counts: NDArray[np.int64], fraction: float, n_keep: int) -> tup
 def class_quotas(counts: NDArray[np.int64], n_keep: int, quota: Quota) -> NDArray[np.int64]:
     """Exact numbers per group that add up to `n_keep`."""
     if quota == "proportional":
-        exact = counts * (n_keep / counts.sum())
-        given = np.floor(exact + 1e-9).astype(np.int64)
-        given[np.lexsort((np.arange(len(counts)), given - exact))[: n_keep - given.sum()]] += 1
+        # In whole numbers, so that equal remainders are equal and the first classes get what is left over.
+        given, remainder = np.divmod(counts.astype(np.int64) * n_keep, int(counts.sum()))
+        given[np.lexsort((np.arange(len(counts)), -remainder))[: n_keep - given.sum()]] += 1
         return given
     # Equal: the highest common level that the groups, as far as they have examples, can all be given.
     level, above = 0, int(counts.max()) + 1

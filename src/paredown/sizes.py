@@ -19,7 +19,7 @@ def parse_size(size: str | int) -> int:
         number, unit = float(size), ""
     else:
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*", size)
-        number, unit = (float(match[1]), match[2].lower()) if match else (0.0, "")
+        number, unit = (float(match[1]), match[2].lower() or "no unit") if match else (0.0, "")
     bytes_ = number * (1000 ** _DECIMAL[unit] if unit in _DECIMAL else 1024 ** _POWERS.get(unit, -1))
     if bytes_ < 1:
         raise PareError(f"a size is a number with a unit, such as 512MiB or 1GiB; got {size!r}.")

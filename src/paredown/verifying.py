@@ -61,7 +61,8 @@ class Verified:
         kind: what it is: `manifest`, `scores`, `store of embeddings`, ...
         files: how many files were read and compared.
         problems: what is wrong; none if all is well.
-        unchecked: files that were written without a digest, of which only their presence and size are known.
+        unchecked: files that were written without a digest, of which only their presence, or that they can be read, is
+            known.
     """
 
     path: Path
@@ -222,7 +223,7 @@ def _table_of(shard: Path) -> Path:
 
 def _verify_sweep(folder: Path, kind: str, track: Track) -> Verified:
     problems: list[Problem] = []
-    files = 0
+    files = 1
     if read_record(folder / "settings.json") is None:
         problems.append(Problem(folder / "settings.json", "the settings are missing or damaged"))
     runs = sorted((folder / "runs").glob("*.json"))
@@ -243,7 +244,10 @@ def _verify_sweep(folder: Path, kind: str, track: Track) -> Verified:
         if table.exists():
             files += 1
             problems += _verify_pages(table)
-    return Verified(folder, kind, files, tuple(problems))
+    compared = sum(
+        len((read_record(record) or {}).get("sha256", {})) for record in (folder / "data").glob("*/data.json")
+    )
+    return Verified(folder, kind, compared, tuple(problems), unchecked=files - compared)
 
 
 def _verify_figures(folder: Path, kind: str, track: Track) -> Verified:
@@ -302,6 +306,7 @@ class Leftover:
 
     path: Path
     what: str
+    resumable: bool  # the same command would go on from it
     removed: bool
 
 
@@ -332,7 +337,9 @@ def clean(path: str | Path, *, unfinished: bool = False, dry_run: bool = False) 
         remove = (unfinished or not resumable) and not dry_run
         if remove:
             _remove(entry)
-        leftovers.append(Leftover(entry, what, remove and not entry.exists()))
+        leftovers.append(Leftover(entry, what, resumable, remove and not entry.exists()))
+    if not leftovers and not path.exists():
+        raise PareError(f"{path}: there is no such file or folder, and nothing is left of it.")
     return leftovers
 
 
@@ -352,9 +359,9 @@ def _leftovers(folder: Path, names: tuple[str, ...] | None) -> Iterator[tuple[Pa
         elif entry == file_mark(output) and not output.exists() and is_file_mark(entry):
             yield entry, "the mark of a file that is gone", False
         elif entry == parts_folder(output) and (mark_of(entry) or {}).get("kind") == "unfinished run":
-            yield entry, "finished parts of an interrupted run; the same command goes on from there", True
+            yield entry, "finished parts of an interrupted run", True
         elif entry == replacement_of(output) and (entry / RECORD).exists():
-            yield entry, "a store that was to replace another; the same command goes on from there", True
+            yield entry, "a store that was to replace another", True
 
 
 def _output_of(entry: Path) -> str | None:

@@ -110,7 +110,7 @@ def prune(
 
     checkpoint = parts_folder(out)
     check_distinct(out, embeddings, save_model)
-    current.writes(out, overwrite=overwrite, folder=True, parts=checkpoint)
+    current.writes(out, overwrite=overwrite, folder=True, parts=checkpoint, sources=sources)
     check_settings(keep_fraction, strategy, balance or 0.0, quota, drop_hardest, mix_random, seed)
     parse_size(memory)
     if not overwrite:

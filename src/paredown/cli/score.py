@@ -107,7 +107,7 @@ def score(
     check_table_name(out)
     checkpoint = parts_folder(out)
     check_distinct(out, out.with_suffix(".json"), embeddings, save_model)
-    current.writes(out, overwrite=overwrite, parts=checkpoint)
+    current.writes(out, overwrite=overwrite, parts=checkpoint, sources=sources or ())
     parse_size(memory)
     opening = {"labels": labels, "split": split, "on_error": on_error, "memory": memory}
     if imported is not None:

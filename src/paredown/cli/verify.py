@@ -29,9 +29,15 @@ def verify(
 
     Exits with code 1 if anything is not as it was written.
     """
+    from paredown.errors import PareError
     from paredown.verifying import verify as verify_output
 
-    found = [verify_output(path, track=progress_bar) for path in paths]
+    found, refused = [], []
+    for path in paths:
+        try:
+            found.append(verify_output(path, track=progress_bar))
+        except PareError as error:
+            refused.append(error)
 
     def show() -> None:
         for result in found:
@@ -44,7 +50,7 @@ def verify(
             if len(result.problems) > _SHOWN:
                 say("  and {} more", len(result.problems) - _SHOWN)
             if result.unchecked:
-                say("  {:,} files have no digest: only their presence and size were compared.", result.unchecked)
+                say("  {:,} files have no digest: only that they are there and can be read is known.", result.unchecked)
 
     results = [
         {
@@ -57,6 +63,8 @@ def verify(
         for result in found
     ]
     emit({"verified": results}, as_json=as_json, show=show)
+    if refused:
+        raise PareError("\n".join(map(str, refused)))
     if any(result.problems for result in found):
         raise typer.Exit(1)
 
@@ -79,11 +87,13 @@ def clean(
         for leftover in found:
             if leftover.removed:
                 say("removed [bold]{}[/]: {}", leftover.path, leftover.what)
+            elif dry_run and (unfinished or not leftover.resumable):
+                say("would remove [bold]{}[/]: {}", leftover.path, leftover.what)
             else:
-                say("left alone [bold]{}[/]: {}", leftover.path, leftover.what)
+                say("left alone [bold]{}[/]: {}; the same command goes on from there", leftover.path, leftover.what)
         if not found:
-            say("Nothing is left of killed runs in [bold]{}[/].", path)
-        elif not dry_run and not all(leftover.removed for leftover in found):
+            say("[bold]{}[/]: nothing is left of killed runs.", path)
+        elif not unfinished and any(leftover.resumable for leftover in found):
             say("Finished parts are removed with --unfinished.")
 
     result = [{"path": str(item.path), "what": item.what, "removed": item.removed} for item in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,11 +25,20 @@ class Work:
     outputs: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
     parts: dict[Path, str] = field(default_factory=dict)
 
-    def writes(self, output: Path, *, overwrite: bool, folder: bool = False, parts: Path | None = None) -> None:
+    def writes(
+        self,
+        output: Path,
+        *,
+        overwrite: bool,
+        folder: bool = False,
+        parts: Path | None = None,
+        sources: Sequence[Path] = (),
+    ) -> None:
         """Note an output that appears whole, and where its finished parts are until then; raise if it cannot be."""
-        from paredown.files import check_output, is_own
+        from paredown.files import check_apart, check_output, is_own
 
         _check_name(output)
+        check_apart(output, sources, folder=folder)
         if overwrite or not is_own(output):  # one's own may be what the same command wrote before: found out later
             check_output(output, overwrite=overwrite, folder=folder)
         self.outputs[output] = _state(output)
@@ -51,7 +61,8 @@ class Work:
     def left(self) -> str:
         """What is saved at this moment, and the command that goes on."""
         complete = [output for output, before in self.outputs.items() if _state(output) not in (None, before)]
-        kept = [(folder, kind) for folder, kind in self.parts.items() if folder.is_dir() and any(folder.iterdir())]
+        places = [(place, kind) for folder, kind in self.parts.items() for place in (_replacement(folder), folder)]
+        kept = [(folder, kind) for folder, kind in places if folder.is_dir() and any(folder.iterdir())]
         if complete:
             return f"{' and '.join(map(printable, complete))} is complete."
         if kept:
@@ -85,6 +96,11 @@ def check_workers(workers: int | None) -> None:
 def _check_name(output: Path) -> None:
     if encodable(str(output)) != str(output):  # Parquet files and JSON could not name it
         raise PareError(f"{output}: the name of an output must be UTF-8; choose another one with -o.")
+
+
+def _replacement(folder: Path) -> Path:
+    """Where a store grows that is to replace the one in a folder; see `paredown.store`, which is slow to import."""
+    return folder.with_name(f".{folder.name}.new") if folder.name else folder
 
 
 def _state(path: Path) -> tuple[int, int] | None:

@@ -30,6 +30,7 @@ from paredown.selection import (
     class_quotas,
     kept_and_dropped,
     make_recipe,
+    window_notes,
 )
 from paredown.separation import (
     CROWDED,
@@ -224,6 +225,7 @@ def select_streamed(
     counted = count_scores(scan)
     n_keep, dropped = kept_and_dropped(len(table), keep_fraction, drop_hardest)
     floors, notes = np.zeros(len(counted.counts), np.int64), _score_notes(scan, counted)
+    notes += window_notes(len(table), dropped, strategy, drop_hardest)
     if quota != "none":
         floors = class_quotas(counted.counts, n_keep, quota)
     elif grouped:

@@ -242,7 +242,7 @@ def open_npz(path: Path, options: Options) -> ArraySource:
     name = "embeddings" if "embeddings" in matrices else matrices[0] if len(matrices) == 1 else None
     if name is None:
         held = ", ".join(f"{key} {array.shape}" for key, array in arrays.items()) or "nothing"
-        raise PareError(f"{path}: needs a 2-d array named 'embeddings'; it holds {held}.")
+        raise PareError(f"{path}: needs a 2-d array named 'embeddings'; it holds {held}. Save that array as .npy.")
     return ArraySource(
         arrays[name],
         ids=arrays.get("ids") if options.ids is None else options.ids,

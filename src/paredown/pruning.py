@@ -127,8 +127,8 @@ def prune(
         done = not overwrite and request is not None and finished_request(out) == request
         if not done and not overwrite and is_own(out):
             raise PareError(
-                f"{out} exists already, made of other data or with other settings; choose another output, or replace it "
-                "with --overwrite."
+                f"{out} exists already, made of other data or with other settings; choose another output, or replace "
+                "it with --overwrite."
             )
         if not done:
             check_output(out, overwrite=overwrite, folder=True)

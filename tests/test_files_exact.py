@@ -426,3 +426,40 @@ def test_digests_by_definition() -> None:
     assert digest({"b": Path("x"), "a": (1, 2)}) == whole[:16]
     assert digest({"b": "x", "a": np.array([1, 2])}, 64) == whole
     assert tuples({"a": [1], "b": "x"}) == {"a": (1,), "b": "x"}
+
+
+# --- where the system has no exchange ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_new_outputs_without_the_help_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: bool
+) -> None:
+    monkeypatch.setattr(files, "_rename", lambda *arguments: False)
+    with new_output(tmp_path / "out", folder=folder) as part:
+        (part / "x" if folder else part).write_text("new")
+    assert (tmp_path / "out" / "x" if folder else tmp_path / "out").read_text() == "new"
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="Linux renames with a promise")
+def test_relative_names_are_exchanged_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        Path(name).mkdir()
+        Path(name, name).touch()
+    assert files._rename(Path("a"), Path("b"), files._EXCHANGE)
+    assert [str(path) for path in sorted(Path().rglob("*"))] == ["a", "a/b", "b", "b/a"]
+
+
+def test_a_file_may_be_named_like_the_folder_one_is_in_only_to_be_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with refused(f"{tmp_path} is a folder, but a file would be written there; choose another output."):
+        check_output(tmp_path, overwrite=True)
+
+
+def test_since_when_a_lock_is_held(tmp_path: Path) -> None:
+    with locked(tmp_path / "out"):
+        since = json.loads(lock_file(tmp_path / "out").read_text())["since"]
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", since)

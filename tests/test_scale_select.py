@@ -256,8 +256,14 @@ BAD_TABLES = {
         {"el2n": [0.1, 0.2, float("nan"), 0.3, None], "label": list("aabbb")},
         r"s-1.parquet: rows 0, 2: scores must be finite",
     ),
-    "inf": ({"el2n": [0.1, 0.2, float("inf")], "label": list("aab")}, r"s-1.parquet: row 0: scores must be finite"),
-    "-inf": ({"el2n": [0.1, -float("inf"), 0.3], "label": list("aab")}, r"s-0.parquet: row 1: scores must be finite"),
+    "inf": (
+        {"el2n": [0.1, 0.2, 0.3, float("inf"), 0.4, 0.5], "label": list("aabbbb")},
+        r"s-1.parquet: row 1: scores must be finite",
+    ),
+    "-inf": (
+        {"el2n": [0.1, 0.2, 0.3, -float("inf"), 0.4, 0.5], "label": list("aabbbb")},
+        r"s-1.parquet: row 1: scores must be finite",
+    ),
     "no label": ({"el2n": [0.1, 0.2]}, r"needs a column 'label' or 'cluster', and there is neither; .*--balance 0"),
     "missing label": (
         {"el2n": [0.1, 0.2, 0.3], "label": ["a", "b", None]},

@@ -264,7 +264,19 @@ def test_a_law_that_misses_by_more_than_the_noise() -> None:
     found = compare(curve(sizes, wavy, stderr=0.002 * wavy), draws=50)
     assert found.verdict == NONE_FITS
     assert found.sentence.startswith(f"None of the laws fits: {found.best} comes nearest (AICc better by ")
-    assert "but misses by more than the noise of the runs (p = " in found.sentence
+    chosen = found.contenders[found.best].fit
+    miss = f"(p = {chosen.p_value:.1g}, rms residual {100 * chosen.rms_log_error:.2g} %)."
+    assert found.sentence.endswith(f"but misses by more than the noise of the runs {miss}")
+
+
+def test_a_law_is_named_with_its_asymptote_where_no_other_of_its_family_is_there(rng: np.random.Generator) -> None:
+    sizes = np.geomspace(100, 100_000, 9)
+    errors = 2 * sizes**-0.5 + 0.05
+    runs = errors[:, None] * np.exp(0.01 * rng.standard_normal((9, 5)))
+    found = compare(curve(np.repeat(sizes, 5), runs.ravel()), ["power with asymptote", "exponential"], draws=20)
+    assert (found.verdict, found.best) == ("power with asymptote", "power with asymptote")
+    assert found.runner_up == "exponential"
+    assert found.sentence.startswith("Power with asymptote, a n^-nu + c: a = ")
 
 
 # --- exponents and verdicts --------------------------------------------------------------------------------------
@@ -286,6 +298,21 @@ def test_without_noise_the_gain_is_the_difference_alone() -> None:
     assert math.isnan(found.gain.low)
     assert found.sentence.startswith("Cannot tell, as the noise is unknown (give several runs per size, or stderr): ")
     assert str(found) == found.sentence
+
+
+def test_the_comparison_with_random_subsets_repeats(rng: np.random.Generator) -> None:
+    frontier, random = runs_of(2 * SIZES**-0.6, rng), runs_of(2 * SIZES**-0.4, rng)
+    first, again = (beats_power_law(frontier, random, draws=30, seed=2) for _ in range(2))
+    assert first.sentence == again.sentence
+    assert first.gain == again.gain
+    # The two curves are drawn apart: with one seed for both, their noise would be the same.
+    expected = fit(random, "power", draws=30, seed=3)
+    np.testing.assert_array_equal(first.random.samples["nu"], expected.samples["nu"])
+    end = local_exponents(frontier, span=3, draws=30, seed=2)
+    freedom = min(frontier.freedom, random.freedom)
+    difference = end[-1].value - expected["nu"].value
+    assert first.gain == interval(difference, end.samples[:, -1] - expected.samples["nu"], freedom)
+    assert beats_power_law(frontier, random, draws=30).gain == beats_power_law(frontier, random, draws=30, seed=0).gain
 
 
 @pytest.mark.parametrize(

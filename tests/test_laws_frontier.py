@@ -140,6 +140,8 @@ def test_means_with_standard_errors() -> None:
         ({"seed": [0, 0, 1, 2], "folds": 9}, "folds must be from 2 to the number of seeds, 3, got 9"),
         ({"seed": [0, 0, 1, 2]}, "no run can be judged by others at kept size 10: .* Add runs"),
         ({"seed": [0, 1]}, "one value per row, got 4 of error and 2 of seed"),
+        ({"stderr": [0.1, 0.1, 0.1, 0.0]}, "^stderr must be finite and above 0, got 0 in row 3"),
+        ({"stderr": [0.1, 0.1]}, "^columns must have one value per row, got 4 of kept_size and 2 of stderr"),
     ],
 )
 def test_mistakes_are_answered(change, message) -> None:

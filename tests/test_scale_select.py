@@ -239,6 +239,17 @@ def test_python_result_is_small_and_usable(shards, tmp_path) -> None:
     np.testing.assert_array_equal(pdn.read_manifest(tmp_path / "m.parquet")[1], whole.keep)
 
 
+def test_a_streamed_manifest_is_replaced_when_asked(shards, tmp_path) -> None:
+    out = tmp_path / "m.parquet"
+    select_streamed(open_table(shards), keep_fraction=0.5).write(out)
+    smaller = select_streamed(open_table(shards), keep_fraction=0.25)
+    with pytest.raises(PareError, match=r"m.parquet exists already"):
+        smaller.write(out)
+    smaller.write(out, overwrite=True)
+    assert pq.read_table(out)["keep"].to_numpy().sum() == 750
+    assert json.loads(out.with_suffix(".json").read_text())["selection"]["keep_fraction"] == 0.25
+
+
 def test_what_does_not_stream_says_so(shards) -> None:
     for options, what in (
         ({"strategy": "moderate"}, "strategy 'moderate'"),

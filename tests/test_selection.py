@@ -213,7 +213,7 @@ def test_balance_score_is_the_mean_over_pairs(counts: list[int]) -> None:
         ({"balance": -0.1}, r"balance must be in \[0, 1\], got -0.1"),
         ({"balance": 2}, r"balance must be in \[0, 1\], got 2"),
         ({"strategy": "hrad"}, r"unknown strategy 'hrad'; available: easy, .* Did you mean 'hard'\?"),
-        ({"quota": "same"}, r"unknown quota 'same'"),
+        ({"quota": "same"}, r"unknown quota 'same'; available: equal, none, proportional"),
         ({"drop_hardest": 1}, r"drop_hardest must be in \[0, 1\)"),
         ({"mix_random": -1}, r"mix_random must be in \[0, 1\]"),
         ({"seed": -1}, r"seed must not be negative"),

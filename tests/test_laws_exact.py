@@ -219,6 +219,43 @@ def test_limits_of_predictions_are_quantiles_of_the_draws(rng: np.random.Generat
     assert (low[0], high[0]) == (pytest.approx(np.quantile(drawn, 0.025)), pytest.approx(np.quantile(drawn, 0.975)))
 
 
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_intervals_of_a_fit_know_how_many_runs_there_were(rng: np.random.Generator, seeds: int) -> None:
+    errors = 2 * SIZES**-0.4
+    runs = errors[:, None] * np.exp(0.02 * rng.standard_normal((5, seeds)))
+    measured = curve(np.repeat(SIZES, seeds), runs.ravel())
+    found = fit(measured, draws=300)
+    freedom = 3 if seeds == 1 else 10  # residuals that are free, or runs beyond the first of each size
+    assert found["nu"] == interval(found["nu"].value, found.samples["nu"], freedom)
+    given = fit(curve(SIZES, errors, stderr=0.02 * errors), draws=300)
+    assert given["nu"] == interval(given["nu"].value, given.samples["nu"], np.inf)
+
+
+def test_a_flat_curve_is_explained_in_full() -> None:
+    assert fit(curve(SIZES, np.full(5, 0.25)), draws=2).r_squared == 1.0
+
+
+def test_a_size_whose_runs_agree_has_gaussian_noise() -> None:
+    runs = np.array([[0.5, 0.5, 0.5], [0.3, 0.4, 0.5]])
+    measured = from_runs(np.array([100.0, 200.0]), runs)
+    drawn = measured.resample(2_000, np.random.default_rng(0))
+    assert np.isfinite(drawn).all()
+    assert drawn[:, 0].std() == pytest.approx(measured.log_stderr[0], rel=0.05)
+    assert len(np.unique(drawn[:, 0])) == 2_000
+    assert len(np.unique(drawn[:, 1].round(9))) <= 10  # means of three of the three runs
+
+
+def test_a_local_exponent_has_its_own_limits(rng: np.random.Generator) -> None:
+    found = local_exponents(runs_of(2 * SIZES**-0.4, rng), draws=50)
+    assert len(found) == 4
+    for place in range(4):
+        assert found[place] == Estimate(found.exponent[place], found.low[place], found.high[place])
+        assert found.low[place] < found.exponent[place] < found.high[place]
+    np.testing.assert_allclose(found.size, np.sqrt(SIZES[1:] * SIZES[:-1]))
+    with pytest.raises(PareError, match=r"^span must be 2 or more sizes, got 1\.$"):
+        local_exponents(curve(SIZES, 2 * SIZES**-0.4), span=1)
+
+
 def test_too_few_sizes() -> None:
     with pytest.raises(PareError, match=r"3 sizes|sizes.*got 3|at least 4|four"):
         fit(curve(SIZES[:3], [0.3, 0.2, 0.1]))
@@ -236,6 +273,18 @@ def test_contenders_are_ordered_by_aicc_with_akaike_weights(rng: np.random.Gener
     np.testing.assert_allclose([c.weight for c in found.contenders.values()], relative / relative.sum())
     np.testing.assert_allclose([c.difference for c in found.contenders.values()], np.array(scores) - scores[0])
     assert str(found) == found.sentence
+
+
+def test_a_comparison_repeats_by_its_seed(rng: np.random.Generator) -> None:
+    noisy = runs_of(2 * SIZES**-0.4, rng)
+    found = compare(noisy, draws=20, seed=5)
+    for name, contender in found.contenders.items():
+        expected = fit(noisy, name, draws=20, seed=5)
+        for parameter, sample in contender.fit.samples.items():
+            np.testing.assert_array_equal(sample, expected.samples[parameter])
+    assert compare(noisy, draws=20, seed=5).difference == found.difference
+    assert compare(noisy, draws=20, seed=6).difference != found.difference
+    assert f"AICc better by {found.difference:.3g} over {found.runner_up}, weight {found.weight:.3g}" in found.sentence
 
 
 def test_comparing_needs_two_families() -> None:
@@ -307,6 +356,11 @@ def test_the_comparison_with_random_subsets_repeats(rng: np.random.Generator) ->
     assert first.gain == again.gain
     # The two curves are drawn apart: with one seed for both, their noise would be the same.
     expected = fit(random, "power", draws=30, seed=3)
+    assert first.sentence.partition(": ")[2] == (
+        f"the frontier ends with exponent {first.end_exponent:.3g}, random subsets have {first.random_exponent:.3g}, "
+        f"{first.gain:+.3g} apart; on the frontier a faster law beats a power law by {first.aicc_difference:.3g} in "
+        f"AICc (weight {first.weight:.3g})."
+    )
     np.testing.assert_array_equal(first.random.samples["nu"], expected.samples["nu"])
     end = local_exponents(frontier, span=3, draws=30, seed=2)
     freedom = min(frontier.freedom, random.freedom)

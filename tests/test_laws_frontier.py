@@ -138,6 +138,7 @@ def test_means_with_standard_errors() -> None:
         ({"seed": [0, 0, 1, 2], "stderr": [1, 1, 1, 1]}, "a seed or means with a stderr, not both"),
         ({"stderr": [1, 1, 1, 1]}, "kept size 20 with keep_fraction 1 comes more than once"),
         ({"seed": [0, 0, 1, 2], "folds": 9}, "folds must be from 2 to the number of seeds, 3, got 9"),
+        ({"seed": [0, 0, 0, 1], "folds": 3}, "folds must be from 2 to the number of seeds, 2, got 3"),
         ({"seed": [0, 0, 1, 2]}, "no run can be judged by others at kept size 10: .* Add runs"),
         ({"seed": [0, 1]}, "one value per row, got 4 of error and 2 of seed"),
         ({"stderr": [0.1, 0.1, 0.1, 0.0]}, "^stderr must be finite and above 0, got 0 in row 3"),
@@ -148,3 +149,11 @@ def test_mistakes_are_answered(change, message) -> None:
     columns = {"kept_size": [10, 10, 20, 20], "keep_fraction": [1.0, 0.5, 1.0, 1.0], "error": [0.4, 0.3, 0.2, 0.2]}
     with pytest.raises(PareError, match=message):
         pareto_frontier(**{**columns, **change})
+
+
+def test_runs_of_one_seed_or_of_none_are_not_cross_fitted() -> None:
+    columns = {"kept_size": [10, 10, 20, 20], "keep_fraction": [1.0, 0.5, 1.0, 0.5], "error": [0.4, 0.3, 0.2, 0.25]}
+    for seed in (None, [7, 7, 7, 7]):
+        found = pareto_frontier(**columns, seed=seed)
+        assert not found.cross_fitted
+        assert found.curve.error.tolist() == [0.3, 0.2]

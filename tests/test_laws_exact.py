@@ -161,7 +161,11 @@ def test_numbers_in_words() -> None:
             lambda: curve([1, 2], [0.1, 0.2], stderr=[0.1, np.nan]),
             r"^stderr must be finite and above 0, got nan in row 1\. Leave stderr out where it is not known\.$",
         ),
-        (lambda: curve([2, 1, 2], [0.1] * 3, stderr=[0.1] * 3), r"^size 2 comes more than once, but stderr was given"),
+        (
+            lambda: curve([2, 1, 2], [0.1] * 3, stderr=[0.1] * 3),
+            r"^size 2 comes more than once, but stderr was given: rows are either means with a stderr or single runs "
+            r"without\. Leave stderr out, or average the rows of each size first\.$",
+        ),
         (
             lambda: curve([1, 2], [0.1, 0.2], paired=True),
             r"^paired runs need `seed`, the run that each row belongs to\.$",
@@ -210,6 +214,32 @@ def test_the_p_value_is_that_of_chi_squared() -> None:
     found = fit(curve(SIZES, errors, stderr=0.02 * errors), draws=10)
     assert found.p_value == pytest.approx(chi2.sf(found.chi_squared, 3))
     np.testing.assert_allclose(found.predict(SIZES), found["a"].value * SIZES ** -found["nu"].value)
+
+
+@pytest.mark.parametrize(("name", "p"), [("power", 2), ("power with asymptote", 3)])
+def test_aicc_by_its_definition(rng: np.random.Generator, name: str, p: int) -> None:
+    sizes = np.geomspace(100, 10_000, 8)
+    errors = (2 * sizes**-0.5 + 0.03) * np.exp(0.01 * rng.standard_normal(8))
+    q = p + 1  # where the noise is estimated, it counts as a parameter
+    unknown = fit(curve(sizes, errors), name, draws=2)
+    assert unknown.aicc == pytest.approx(8 * math.log(unknown.chi_squared) + 2 * q + 2 * q * (q + 1) / (8 - q - 1))
+    given = fit(curve(sizes, errors, stderr=0.01 * errors), name, draws=2)
+    assert given.aicc == pytest.approx(given.chi_squared + 2 * p)
+    runs = errors[:, None] * np.exp(0.01 * rng.standard_normal((8, 3)))
+    several = curve(np.repeat(sizes, 3), runs.ravel())
+    found, v = fit(several, name, draws=2), several.freedom
+    expected = (8 + v) * math.log(found.chi_squared + v) - v * math.log(v) + 2 * q
+    assert found.aicc == pytest.approx(expected + 2 * q * (q + 1) / (8 + v - q - 1))
+
+
+def test_explained_variance_is_weighted() -> None:
+    errors = 2 * SIZES**-0.5 * np.exp([0.02, -0.03, 0.01, -0.01, 0.02])
+    relative = np.array([0.01, 0.1, 0.02, 0.05, 0.03])
+    found = fit(curve(SIZES, errors, stderr=relative * errors), draws=2)
+    logs, weight = np.log(errors), relative**-2.0
+    residual = logs - np.log(found.predict(SIZES))
+    spread = np.average((logs - np.average(logs, weights=weight)) ** 2, weights=weight)
+    assert found.r_squared == pytest.approx(1 - np.average(residual**2, weights=weight) / spread)
 
 
 def test_limits_of_predictions_are_quantiles_of_the_draws(rng: np.random.Generator) -> None:

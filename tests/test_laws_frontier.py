@@ -142,6 +142,12 @@ def test_means_with_standard_errors() -> None:
         ({"seed": [0, 0, 1, 2]}, "no run can be judged by others at kept size 10: .* Add runs"),
         ({"seed": [0, 1]}, "one value per row, got 4 of error and 2 of seed"),
         ({"stderr": [0.1, 0.1, 0.1, 0.0]}, "^stderr must be finite and above 0, got 0 in row 3"),
+        (
+            {"stderr": [0.1] * 4},
+            r"^kept size 20 with keep_fraction 1 comes more than once, but stderr was given: rows are either means or "
+            r"single runs\. Average them first, or give seed instead of stderr\.$",
+        ),
+        ({"keep_fraction": [1.0, 0.0, 1.0, 1.0]}, "^keep_fraction must be finite and above 0, got 0 in row 1"),
         ({"stderr": [0.1, 0.1]}, "^columns must have one value per row, got 4 of kept_size and 2 of stderr"),
     ],
 )

@@ -16,7 +16,7 @@ from paredown.data import Labels, Scores, hash_ids
 from paredown.embedding import SHARD_SIZE, embed_to_score
 from paredown.encoders import Encoder, encode
 from paredown.errors import PareError, unknown_name
-from paredown.files import check_apart, check_output, is_own
+from paredown.files import check_apart, check_output, is_own, locked
 from paredown.fitting import Job, recorded_options
 from paredown.metrics import METRICS
 from paredown.models import FittedModel, can_be_saved, read_model, write_model
@@ -268,8 +268,9 @@ def _check_saved_model(
 
 
 def _save_model(model: FittedModel, path: Path, *, overwrite: bool) -> None:
-    if overwrite or not path.exists() or read_model(path).fingerprint != model.fingerprint:
-        write_model(model, path, overwrite=overwrite)
+    with locked(path):  # also clears away what a run left that was killed after it wrote the same model
+        if overwrite or not path.exists() or read_model(path).fingerprint != model.fingerprint:
+            write_model(model, path, overwrite=overwrite)
 
 
 def open_members(

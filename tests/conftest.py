@@ -63,6 +63,7 @@ class Result(NamedTuple):
 def paredown(tmp_path: Path, monkeypatch, capsys):
     """Run the command line in a folder of its own, as a user does but without a new process."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PAREDOWN_DEBUG", "")  # which --debug sets, and is put back afterwards
     monkeypatch.setattr("paredown.cli.signals.Signals.watch", lambda self: None)  # those of this process are pytest's
 
     def run(*arguments: object) -> Result:

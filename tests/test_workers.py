@@ -58,6 +58,7 @@ def test_failures_and_deaths_are_outcomes_and_the_rest_goes_on() -> None:
 
 
 def test_tracebacks_of_jobs_are_printed_only_when_asked_for(monkeypatch, capfd) -> None:
+    monkeypatch.delenv("PAREDOWN_DEBUG", raising=False)
     assert outcomes(["fail"])[0] == (None, "ZeroDivisionError: by zero")
     assert "Traceback" not in capfd.readouterr().err
     monkeypatch.setenv("PAREDOWN_DEBUG", "1")

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paredown.files import LOCK_SUFFIX, TEMPORARY
+
 MOMENTS = int(os.environ.get("PAREDOWN_MOMENTS", "3"))  # at which each command is stopped
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
@@ -164,7 +166,9 @@ def check_stopped(name: str, stopped: Stopped, inputs: Path, prefix: str, before
     """The exit code, the line, and what is left on disk after a signal; a run that had ended by then is complete."""
     command = COMMANDS[name]
     out = inputs / f"{prefix}-{command.out}"
-    new = {entry.name for entry in inputs.iterdir()} - before
+    # What was being written or removed at that very moment is cleared away by the next run, or by `paredown clean`.
+    new = {entry.name for entry in inputs.iterdir() if not TEMPORARY.fullmatch(entry.name)} - before
+    new = {name for name in new if not name.endswith(LOCK_SUFFIX)}
     may_stay = {command.parts.replace(command.out, out.name)} if command.parts else set()
     assert "Traceback" not in stopped.said
     if stopped.code in (0, -number) and stopped.printed:  # while Python, which has its own handlers by then, ended

@@ -109,7 +109,11 @@ def remove_folder(folder: Path, *, output: Path | None = None) -> None:
         os.rename(folder, aside)
     except FileNotFoundError:
         return
-    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+    except BaseException:  # an interruption waits until it is gone; a second one does not
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
 
 
 def exchange_folder(new: Path, home: Path) -> None:

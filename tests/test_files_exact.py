@@ -463,3 +463,46 @@ def test_since_when_a_lock_is_held(tmp_path: Path) -> None:
     with locked(tmp_path / "out"):
         since = json.loads(lock_file(tmp_path / "out").read_text())["since"]
     assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", since)
+
+
+class _Library:
+    """A C library that renames nothing and says why."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def renameat2(self, *arguments: object) -> int:
+        import ctypes
+
+        ctypes.set_errno(self.number)
+        return -1
+
+    renamex_np = renameat2
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP])
+def test_a_file_system_without_such_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(files.ctypes, "CDLL", lambda *arguments, **options: _Library(number))
+    assert not files._rename(tmp_path / "a", tmp_path / "b", files._NO_REPLACE)
+    for overwrite in (False, True):
+        with new_output(tmp_path / "out", folder=True, overwrite=overwrite) as part:
+            (part / "x").write_text(str(overwrite))
+        assert (tmp_path / "out" / "x").read_text() == str(overwrite)
+
+
+@pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
+def test_a_system_without_such_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    def missing(*arguments: object, **options: object) -> None:
+        raise error("there is none")
+
+    monkeypatch.setattr(files.ctypes, "CDLL", missing)
+    with new_output(tmp_path / "out") as part:
+        part.write_text("new")
+    assert (tmp_path / "out").read_text() == "new"
+
+
+def test_other_errors_of_renaming_are_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files.ctypes, "CDLL", lambda *arguments, **options: _Library(errno.EIO))
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)) as caught:
+        files._rename(tmp_path / "a", tmp_path / "b", files._EXCHANGE)
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(tmp_path / "b"))

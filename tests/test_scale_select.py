@@ -239,6 +239,24 @@ def test_python_result_is_small_and_usable(shards, tmp_path) -> None:
     np.testing.assert_array_equal(pdn.read_manifest(tmp_path / "m.parquet")[1], whole.keep)
 
 
+def test_shards_with_and_without_clusters(tmp_path) -> None:
+    for number, more in enumerate(({"cluster": [0, 1]}, {})):
+        pq.write_table(
+            pa.table({"id": [2 * number, 2 * number + 1], "el2n": [0.1, 0.2]} | more), tmp_path / f"{number}.parquet"
+        )
+    with pytest.raises(PareError, match=r"1.parquet: it lacks a column 'cluster' and the first file does not agree"):
+        open_table(tmp_path)
+
+
+def test_ids_that_are_not_text_are_named_by_their_row_in_the_file(tmp_path) -> None:
+    ids = [b"%d" % number for number in range(20)]
+    ids[17] = b"\xff"
+    pq.write_table(pa.table({"id": ids, "el2n": np.linspace(0, 1, 20)}), tmp_path / "s.parquet")
+    kept = select_streamed(open_table(tmp_path / "s.parquet"), keep_fraction=0.5, limits=TINY)
+    with pytest.raises(PareError, match=r"s.parquet: row 17 holds b'\\xff', which is not text in UTF-8"):
+        kept.write(tmp_path / "m.parquet")
+
+
 def test_a_streamed_manifest_is_replaced_when_asked(shards, tmp_path) -> None:
     out = tmp_path / "m.parquet"
     select_streamed(open_table(shards), keep_fraction=0.5).write(out)

@@ -399,6 +399,11 @@ def test_the_recipe_is_what_was_asked_for() -> None:
         "grouped_by": "label",
     }
     assert pdn.select(np.arange(10), keep_fraction=0.5).recipe["grouped_by"] is None
+    known = Scores(np.arange(4.0), np.arange(4), provenance={"metric": "el2n"})
+    again = pdn.select(known, keep_fraction=0.5)
+    assert again.provenance() == {"metric": "el2n", "selection": again.recipe, "notes": []}
+    with pytest.raises(PareError, match=r"^these scores carry their own ids; give ids only with plain numbers\.$"):
+        pdn.select(known, keep_fraction=0.5, ids=[1, 2, 3, 4])
     clustered = Scores(np.arange(4.0), np.arange(4), clusters=np.array([0, 0, 1, 1]))
     assert pdn.select(clustered, keep_fraction=0.5, quota="equal").recipe["grouped_by"] == "cluster"
 
@@ -411,6 +416,7 @@ def test_floors_that_lose_most_by_rounding_down_are_raised_first() -> None:
         "the floor needs 6 examples rounded up but only 4 are kept: 2 of 3 classes or clusters have it rounded down."
     ]
     assert class_floors(np.array([12, 18, 15]), 0.1, 5)[0].tolist() == [1, 2, 2]
+    assert class_floors(np.array([15, 24]), 0.1, 4)[0].tolist() == [2, 2]  # 1.5 and 2.4
     # A class that would vanish comes before those that lose more.
     assert class_floors(np.array([1, 18, 15]), 0.1, 3)[0].tolist() == [1, 1, 1]
     floors, notes = class_floors(np.array([12, 18, 15]), 0.1, 6)

@@ -112,6 +112,12 @@ def test_classes_that_are_not_balanced_are_cut_as_one(rng: np.random.Generator) 
         assert note.startswith(f"{inside} of the 500 kept are tied at score 1 with {600 - inside} that were dropped")
 
 
+def test_what_is_dropped_as_the_hardest_is_cut_as_one(rng: np.random.Generator) -> None:
+    values = np.concatenate([np.full(400, 9.0), rng.uniform(0, 1, 600)])
+    notes = notes_of(values, labels=np.arange(1_000), strategy="window", drop_hardest=0.1, keep_fraction=0.5)
+    assert notes[0].startswith("100 of the 100 dropped as the hardest are tied at score 9 with 300 that were not")
+
+
 def test_moderate_counts_ties_around_the_median() -> None:
     values = np.concatenate([np.linspace(-1, 1, 101), np.full(300, 5.0), np.full(300, -5.0)])
     (note,) = pdn.select(values, strategy="moderate", keep_fraction=0.5).notes

@@ -99,6 +99,53 @@ def test_a_list_of_images_that_lie_in_the_output(paredown, tmp_path, image_folde
     assert tree(tmp_path / "subset") == before
 
 
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        (["score", "emb.npy", "--labels", "l.parquet", "-o", "l.parquet"], "l.parquet"),
+        (["score", "emb.npy", "--labels", "l.json", "-o", "l.parquet"], "l.json"),  # the sidecar
+        (["score", "emb.npy", "--ids", "linked.txt", "-o", "l.parquet"], "linked.txt"),
+        (["score", "emb.npy", "--model", "m.npz", "-o", "s.parquet", "--save-model", "m.npz"], "m.npz"),
+        (["score", "emb.npy", "--warm-start", "m.npz", "-o", "s.parquet", "--save-model", "m.npz"], "m.npz"),
+        (["score", "emb.npy", "--labels", "l.npy", "-o", "s.parquet", "--save-model", "l.npy"], "l.npy"),
+        (["score", "emb.npy", "-o", "s.parquet", "--save-model", "emb.npy"], "emb.npy"),
+        (["score", "--from", "old.parquet", "--higher-is", "harder", "-o", "old.parquet"], "old.parquet"),
+        (["prune", "emb.npy", "--labels", "p/labels.txt", "-o", "p"], "p/labels.txt"),
+        (["prune", "emb.npy", "--ids", "p/ids.txt", "-o", "p"], "p/ids.txt"),
+        (["prune", "emb.npy", "--model", "p/m.npz", "-o", "p"], "p/m.npz"),
+        (["prune", "emb.npy", "--warm-start", "p/m.npz", "-o", "p"], "p/m.npz"),
+        (["prune", "emb.npy", "--warm-start", "m.npz", "-o", "new", "--save-model", "m.npz"], "m.npz"),
+        (["prune", "old.parquet", "--labels", "l.npy", "-o", "l.npy"], "l.npy"),
+        (["export", "p", "--to", "ids", "--ids", "kept.txt", "-o", "kept.txt"], "kept.txt"),
+        (["embed", "images", "--labels", "store/l.txt", "-o", "store"], "store/l.txt"),
+        (["embed", "images", "--ids", "e.onnx", "-o", "store", "--train-encoder", "e.onnx"], "e.onnx"),
+    ],
+)
+def test_an_output_stays_clear_of_every_file_that_is_given(paredown, tmp_path, command, file) -> None:
+    """Before any work: nothing is read, so that the files need not be what they are called."""
+    for folder in ("images", "p", "store"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "linked.txt").symlink_to("l.parquet")
+    for name in ("emb.npy", "l.parquet", "l.json", "l.npy", "m.npz", "old.parquet", "kept.txt", "e.onnx"):
+        (tmp_path / name).write_text("precious")
+    for name in ("p/labels.txt", "p/ids.txt", "p/m.npz", "store/l.txt"):
+        (tmp_path / name).write_text("precious")
+    before = tree(tmp_path)
+    result = paredown(*command, "--overwrite")
+    assert result.returncode == 2
+    assert f"what is read ({file})" in result.stderr
+    assert tree(tmp_path) == before
+
+
+def test_python_keeps_a_model_that_it_reads(tmp_path, digits) -> None:
+    model = tmp_path / "m.npz"
+    pdn.score(digits[0], k=5, save_model=model)
+    before = model.read_bytes()
+    with pytest.raises(PareError, match="is also what is read"):
+        pdn.score(digits[0], k=5, start=model, save_model=model, overwrite=True)
+    assert model.read_bytes() == before
+
+
 def test_scores_beside_someones_json(paredown, tmp_path, embeddings) -> None:
     (tmp_path / "data.json").write_text('{"precious": true}')
     for more in ([], ["--overwrite"]):

@@ -37,6 +37,7 @@ __all__ = [
     "LOCK_SUFFIX",
     "MARK",
     "TEMPORARY",
+    "check_all_apart",
     "check_apart",
     "check_distinct",
     "check_output",
@@ -353,6 +354,14 @@ def check_apart(path: Path, sources: Iterable[str | Path], *, folder: bool = Tru
             raise PareError(f"{path} contains what is read ({source}); choose an output outside of it.")
         if real in out.parents:
             raise PareError(f"{path} lies inside what is read ({source}); choose an output outside of it.")
+
+
+def check_all_apart(outputs: Iterable[Path | None], sources: Iterable[str | Path | None]) -> None:
+    """Raise if any output of a run, files and folders that are given, touches any file or folder that it reads."""
+    given = [source for source in sources if source is not None]
+    for output in outputs:
+        if output is not None:
+            check_apart(output, given, folder=False)
 
 
 def check_distinct(*outputs: Path | None) -> None:

@@ -16,7 +16,7 @@ from paredown.data import Labels, Scores, hash_ids
 from paredown.embedding import SHARD_SIZE, embed_to_score
 from paredown.encoders import Encoder, encode
 from paredown.errors import PareError, unknown_name
-from paredown.files import check_apart, check_output, is_own, locked
+from paredown.files import check_all_apart, check_apart, check_output, is_own, locked
 from paredown.fitting import Job, recorded_options
 from paredown.metrics import METRICS
 from paredown.models import FittedModel, can_be_saved, read_model, write_model
@@ -72,6 +72,8 @@ def score(
             for those that were only copied or touched.
         **options: the metric's own, such as `k`; see `METRICS[metric].options`.
     """
+    model_files = [file for file in (model, start) if isinstance(file, str | Path)]
+    check_all_apart([Path(place) for place in (save_model, embeddings) if place is not None], model_files)
     given, begin = (read_model(m) if isinstance(m, str | Path) else m for m in (model, start))
     name = _check_models(metric, given, begin, save_model, options, overwrite=overwrite)
     _check_seed(seed)

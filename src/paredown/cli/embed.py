@@ -91,9 +91,10 @@ def embed(
     """Turn images into embeddings that score and prune take; the same command again finishes a stopped run."""
     from paredown.embedding import check_embedding
     from paredown.embedding import embed as embed_source
-    from paredown.files import check_distinct
+    from paredown.files import check_all_apart, check_distinct
 
     check_distinct(out, train_encoder)
+    check_all_apart((out, train_encoder), [source, labels, ids, weights])
     current.grows(out, "finished shards")
     check_embedding(
         encoder,

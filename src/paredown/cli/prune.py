@@ -101,7 +101,7 @@ def prune(
 ) -> None:
     """Keep the examples worth training on: from any source (or scores, or an earlier output) to a manifest."""
     from paredown.errors import PareError
-    from paredown.files import check_distinct, parts_folder
+    from paredown.files import check_all_apart, check_distinct, parts_folder
     from paredown.io import is_scores
     from paredown.pruning import check_finished, class_table
     from paredown.pruning import prune as prune_source
@@ -110,6 +110,7 @@ def prune(
 
     checkpoint = parts_folder(out)
     check_distinct(out, embeddings, save_model)
+    check_all_apart((out, embeddings, save_model), [*sources, labels, ids, model, warm_start])
     current.writes(out, overwrite=overwrite, folder=True, parts=checkpoint, sources=sources)
     check_settings(keep_fraction, strategy, balance or 0.0, quota, drop_hardest, mix_random, seed)
     parse_size(memory)
@@ -209,7 +210,8 @@ def export(
 
     if to not in EXPORTS:
         raise unknown_name("export", to, EXPORTS)
-    current.writes(out, overwrite=overwrite, folder=EXPORTS[to].folder)
+    given_files = () if ids is None else (ids,)
+    current.writes(out, overwrite=overwrite, folder=EXPORTS[to].folder, sources=given_files)
     warnings: list[str] = []
     already = out.exists() and not overwrite  # or `export` refuses it
     number = export_manifest(

@@ -98,7 +98,7 @@ def score(
     Several metrics, with commas between them, make a column each; those that train share the training.
     """
     from paredown.checkpoint import remove_parts
-    from paredown.files import check_distinct, locked, parts_folder
+    from paredown.files import check_all_apart, check_distinct, locked, parts_folder
     from paredown.io import check_table_name, check_table_output, write_scores
     from paredown.pruning import digest_of_scores
     from paredown.scoring import request_digest
@@ -106,7 +106,10 @@ def score(
 
     check_table_name(out)
     checkpoint = parts_folder(out)
-    check_distinct(out, out.with_suffix(".json"), embeddings, save_model)
+    outputs = (out, out.with_suffix(".json"), embeddings, save_model)
+    given_files = [file for file in (labels, ids, model, warm_start, imported) if file is not None]
+    check_distinct(*outputs)
+    check_all_apart(outputs, [*(sources or ()), *given_files])
     current.writes(out, overwrite=overwrite, parts=checkpoint, sources=sources or ())
     parse_size(memory)
     opening = {"labels": labels, "split": split, "on_error": on_error, "memory": memory}
@@ -150,7 +153,7 @@ def score(
 
     data = {"sources": [source.identity() for source in opened], "metrics": metrics}
     request = request_digest(data, options=decided_by)
-    read = [place for source in opened for place in source.places()] + ([imported] if imported else [])
+    read = [place for source in opened for place in source.places()] + given_files
     with locked(out):
         scored = None if overwrite else _read_finished(out, metrics, request)
         already = scored is not None

@@ -19,7 +19,18 @@ from hypothesis import strategies as st
 
 import paredown as pdn
 from paredown import exporting
-from paredown.columns import as_written, cluster_column, id_column, label_column
+from paredown.columns import (
+    as_written,
+    check_class_type,
+    check_id_type,
+    cluster_column,
+    id_column,
+    is_text,
+    is_whole,
+    label_column,
+    plain_text,
+    value_type,
+)
 from paredown.data import Labels, Scores, check_ids, find_ids, hash_ids, id_array, join_ids, join_labels
 from paredown.errors import PareError
 from paredown.importing import import_scores
@@ -153,6 +164,17 @@ def test_a_long_id_is_hashed_as_in_short_company() -> None:
         ([1, "1"], r"one kind, but row 0 is a whole number \(1\) and row 1 is text \('1'\)"),
         ([2**64, 1], r"must fit in 64 bits, and row 0 is 18446744073709551616; write all of them as text"),
         ([-1, 2**63], r"must fit in 64 bits, and row 1 is 9223372036854775808"),
+        ([0, 2**64], r"must fit in 64 bits, and row 1 is 18446744073709551616"),
+        ([5, -(2**63), -(2**63) - 1], r"must fit in 64 bits, and row 2 is -9223372036854775809"),
+        ([-(2**63), 2**63 - 1, 2**63], r"must fit in 64 bits, and row 2 is 9223372036854775808"),
+        ([1, 2, "a", 3], r"one kind, but row 0 is a whole number \(1\) and row 2 is text \('a'\)"),
+        ([np.bool_(True), 1.5], r"row 0 is true or false \(np.True_\) and row 1 is a number \(1.5\); convert all of"),
+        ([b"a", "b", 1], r"row 0 is bytes \(b'a'\) and row 1 is text \('b'\)"),
+        ([np.float32(1.0)], r"ids must be whole numbers or text, got float64"),
+        ([np.timedelta64("NaT")], r"ids are missing at row 0; fill them in or drop those rows\.$"),
+        (np.ma.masked_array([1, 2], [True, True]), r"ids are missing at rows 0, 1; every example needs one\.$"),
+        (np.array(5), r"one-dimensional, got shape \(\)"),
+        (np.array([1, None], object).reshape(1, 2), r"one-dimensional, got shape \(1, 2\)"),
         (["a", "b\udc80"], r"must be valid Unicode, and 'b\\udc80' at row 1 is not"),
         (["a", ""], r"ids are missing at row 1"),
         ([b"a", b"\xff"], r"must be text in UTF-8, and row 1 is b'\\xff'"),
@@ -166,8 +188,9 @@ def test_a_long_id_is_hashed_as_in_short_company() -> None:
     ],
 )
 def test_ids_that_have_no_exact_form_are_refused(ids: Any, message: str) -> None:
-    with pytest.raises(PareError, match=message):
+    with pytest.raises(PareError, match=message) as caught:
         id_array(ids)
+    assert str(caught.value).startswith("ids ")
 
 
 @pytest.mark.parametrize(
@@ -182,6 +205,12 @@ def test_ids_that_have_no_exact_form_are_refused(ids: Any, message: str) -> None
         (np.array([3, 4], object), [3, 4]),
         (np.array([1, 2], np.uint8), [1, 2]),
         ([np.int32(3), 4], [3, 4]),
+        ([-(2**63), 2**63 - 1], [-(2**63), 2**63 - 1]),
+        ([7, 7], [7, 7]),
+        ([0, 2**64 - 1], [0, 2**64 - 1]),
+        ((5, 6), [5, 6]),
+        (np.array(["a", "b"], np.dtypes.StringDType(na_object=None)), ["a", "b"]),
+        (np.ma.masked_array([1, 2], [False, False]), [1, 2]),
         ([], []),
     ],
 )
@@ -189,14 +218,50 @@ def test_ids_that_have_one_keep_it(ids: Any, expected: list[Any]) -> None:
     assert id_array(ids).tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("ids", "kind"),
+    [
+        (np.array([1, 2], np.uint8), np.int64),
+        (np.array([1, 2], np.uint32), np.int64),
+        (np.array([1, 2], np.int16), np.int64),
+        (np.array([1, 2], np.uint64), np.uint64),
+        (np.array([1, 2], ">u8"), np.uint64),
+        ([1, 2], np.int64),
+        ([2**63, 2], np.uint64),
+        ([0, 2**63], np.uint64),
+        (["1"], np.dtypes.StringDType()),
+        ([b"1"], np.dtypes.StringDType()),
+        (np.array(["a"], np.dtypes.StringDType(na_object=None)), np.dtypes.StringDType()),
+        ([], np.dtypes.StringDType()),
+    ],
+)
+def test_ids_have_one_of_three_types(ids: Any, kind: Any) -> None:
+    assert id_array(ids).dtype == kind
+
+
+def test_ids_that_are_right_already_are_not_copied() -> None:
+    for kind in (np.int64, np.uint64):
+        ids = np.arange(3, dtype=kind)
+        assert np.shares_memory(id_array(ids), ids)
+
+
 def test_joined_ids_are_the_ids() -> None:
     low, high = id_array([1, 2]), id_array([2**63])
     assert join_ids([low, high]).tolist() == [1, 2, 2**63]
     assert join_ids([low, id_array(np.array([7], np.uint64))]).dtype == np.int64
     assert join_ids([id_array([]), id_array(["a"])]).tolist() == ["a"]
-    with pytest.raises(PareError, match=r"ids from -1 to 9223372036854775808 do not fit in 64 bits"):
+    assert join_ids([id_array([0]), high]).tolist() == [0, 2**63]  # zero is not negative
+    assert join_ids([id_array([-1]), id_array(np.array([7], np.uint64))]).tolist() == [-1, 7]
+    assert join_ids([id_array([-1]), id_array(np.array([2**63 - 1], np.uint64))]).tolist() == [-1, 2**63 - 1]
+    assert join_ids([low, id_array(np.array([1000], np.uint64))]).dtype == np.int64
+    assert join_ids([id_array(["a"]), id_array(["b", "c"])]).tolist() == ["a", "b", "c"]
+    assert join_ids([low, id_array([-5])]).tolist() == [1, 2, -5]
+    for empty in (id_array([]), np.empty(0, np.int64)):
+        joined = join_ids([empty, np.empty(0, np.uint64)])
+        assert (len(joined), joined.dtype) == (0, empty.dtype)
+    with pytest.raises(PareError, match=r"^ids from -1 to 9223372036854775808 do not fit in 64 bits"):
         join_ids([id_array([-1]), high])
-    with pytest.raises(PareError, match=r"some ids are whole numbers and others are text"):
+    with pytest.raises(PareError, match=r"^some ids are whole numbers and others are text; .*\.$"):
         join_ids([low, id_array(["a"])])
 
 
@@ -207,7 +272,17 @@ def test_found_ids() -> None:
     assert missing.tolist() == []
     assert find_ids(ids, id_array([-(2**63), 5]))[1].tolist() == [0]  # the same 64 bits, another number
     assert find_ids(ids, id_array(["5"]))[1].tolist() == [0]
-    assert find_ids(id_array([]), id_array([1, 2]))[1].tolist() == [0, 1]
+    rows, missing = find_ids(id_array([]), id_array([1, 2]))
+    assert (rows.tolist(), rows.dtype, missing.tolist()) == ([0, 0], np.int64, [0, 1])
+    assert find_ids(id_array([]), id_array(["a"]))[1].tolist() == [0]
+    rows, missing = find_ids(id_array([9]), id_array([9, 8]))  # a single id, found and not
+    assert (rows.tolist(), missing.tolist()) == ([0, 0], [1])
+    many = np.arange(100, 200)
+    rows, missing = find_ids(many, np.arange(90, 210))  # those hashed above all others are not there either
+    assert rows[10:110].tolist() == list(range(100))
+    assert missing.tolist() == [*range(10), *range(110, 120)]
+    rows, missing = find_ids(id_array(["b", "a", "c"]), id_array(["c", "d", "a", "b"]))
+    assert (rows[[0, 2, 3]].tolist(), missing.tolist()) == ([2, 1, 0], [1])
 
 
 def test_repeated_ids_are_refused_wherever_scores_are_made(tmp_path: Path) -> None:
@@ -220,8 +295,25 @@ def test_repeated_ids_are_refused_wherever_scores_are_made(tmp_path: Path) -> No
         read_scores(write(tmp_path / "s.parquet", id=["a", "b", "b"]))
     with pytest.raises(PareError, match=r"2 ids occur more than once, e.g. 4 at rows 0, 1, 4"):
         check_ids(np.array([4, 4, 9, 9, 4]))
+    with pytest.raises(PareError, match=r"^1 id occurs more than once, e.g. 1 at rows 0, 1; ids must be unique\.$"):
+        check_ids(np.array([1, 1, 2]))
+    with pytest.raises(PareError, match=r"^1 id occurs more than once, e.g. 7 at rows 0, 1;"):
+        check_ids(np.array([7, 7]))
+    with pytest.raises(PareError, match=r"^1 id occurs more than once, e.g. 3 at rows 0, 3;"):
+        check_ids(np.array([3, 4, 5, 3]))
+    with pytest.raises(PareError, match=r"^2 ids occur more than once, e.g. 'b' at rows 0, 3;"):
+        check_ids(id_array(["b", "a", "a", "b", "c"]))
     check_ids(np.array([3, 1, 2]))
     check_ids(id_array([2**63, 1]))
+    check_ids(id_array(["b", "a"]))
+    check_ids(id_array([]))
+
+
+def test_ids_whose_hashes_collide_are_different_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_ids.__module__ + ".hash_ids", lambda ids, seed: np.zeros(len(ids), np.uint64))
+    check_ids(id_array(["a", "b", "c"]))
+    with pytest.raises(PareError, match=r"^1 id occurs more than once, e.g. 'b' at rows 1, 2;"):
+        check_ids(id_array(["a", "b", "b"]))
 
 
 @pytest.mark.parametrize("what", ["ids", "paths"])
@@ -259,6 +351,13 @@ def test_ids_with_unusual_separators_survive_lists(tmp_path: Path) -> None:
         (["", "a"], ["", "a"]),
         (["a\0", "a"], ["a\0", "a"]),
         (np.array([1, 2], object), ["1", "2"]),
+        ([np.True_, np.False_], ["True", "False"]),
+        ([np.float32(3), 2.0], ["3", "2"]),
+        (np.array([-(2.0**53), 1]), ["-9007199254740992", "1"]),
+        (np.array([3, 2], np.uint8), ["3", "2"]),
+        (np.array([True, False]), ["True", "False"]),
+        ([uuid.UUID(int=1), PurePosixPath("a/b")], ["00000000-0000-0000-0000-000000000001", "a/b"]),
+        ([], []),
     ],
 )
 def test_labels_keep_their_names(labels: Any, names: list[str]) -> None:
@@ -278,6 +377,12 @@ def test_labels_keep_their_names(labels: Any, names: list[str]) -> None:
         (["a\udc80"], r"labels must be valid Unicode, and 'a\\udc80' at row 0"),
         ([decimal.Decimal("1.5")], r"row 0 is of type Decimal"),
         ([1.0, 0.5], r"got fractional numbers, e.g. 0.5 at row 1"),
+        ([1.0, 0.5, 2.0, 1.5], r"got fractional numbers, e.g. 0.5 at row 1\.$"),
+        ([1.0, -1e300], r"label -1e\+300 at row 1 is too large .* exact; give labels as whole numbers or text\.$"),
+        (np.array([1.0, np.nan, np.inf]), r"labels are missing at rows 1, 2; label them or drop those rows\.$"),
+        (["a", 1, 2], r"row 0 is text \('a'\) and row 1 is a whole number \(1\)"),
+        ([2**64, 1], r"labels must fit in 64 bits, and row 0 is 18446744073709551616"),
+        (np.zeros((2, 2)), r"labels must be one-dimensional, got shape \(2, 2\)"),
         ([1.0, float("nan")], r"labels are missing at row 1"),
         (np.array([1.0, np.inf]), r"labels are missing at row 1"),
         (np.ma.masked_array([1, 2], [True, False]), r"labels are missing at row 0"),
@@ -285,8 +390,9 @@ def test_labels_keep_their_names(labels: Any, names: list[str]) -> None:
     ],
 )
 def test_labels_that_are_no_classes_are_refused(labels: Any, message: str) -> None:
-    with pytest.raises(PareError, match=message):
+    with pytest.raises(PareError, match=message) as caught:
         Labels.of(labels)
+    assert str(caught.value).startswith(("label ", "labels "))
 
 
 def test_missing_values_of_pandas_are_missing() -> None:
@@ -294,15 +400,25 @@ def test_missing_values_of_pandas_are_missing() -> None:
         def __bool__(self) -> bool:
             raise TypeError("boolean value of NA is ambiguous")
 
-    for make in (id_array, Labels.of):
-        with pytest.raises(PareError, match=r"missing at row 1"):
-            make(np.array([1, NAType()], object))
+    class NaTType:  # stands for pandas.NaT, which is equal to nothing
+        pass
+
+    for make, what in ((id_array, "ids"), (Labels.of, "labels")):
+        for gap in (NAType(), NaTType(), None, float("nan"), np.float32("nan")):
+            with pytest.raises(PareError, match=rf"^{what} are missing at row 1; fill them in or drop those rows\.$"):
+                make(np.array([1, gap], object))
 
 
 def test_joined_labels_are_the_labels() -> None:
     joined = join_labels([Labels.of(["b", "10"]), Labels.of(["9", "b"])])
     assert joined.names.tolist() == ["b", "10", "9", "b"]
+    assert joined.classes == ("10", "9", "b")  # as text, since one of them is no number
     assert join_labels([Labels.of([10]), Labels.of([9])]).classes == ("9", "10")
+    part = Labels.of(["c", "a", "b"])
+    joined = join_labels([part[:0], part[:2]])  # a part without examples, and classes that none of them has
+    assert (joined.classes, joined.names.tolist(), joined.codes.dtype) == (("a", "b", "c"), ["c", "a"], np.int64)
+    empty = join_labels([Labels.of([]), Labels.of(["x"])])
+    assert (empty.classes, empty.names.tolist()) == (("x",), ["x"])
 
 
 def test_a_hugging_face_dataset_with_unlabelled_rows(tmp_path: Path) -> None:
@@ -349,17 +465,23 @@ def test_clusters_are_refused_alike_in_memory_and_in_streams(tmp_path: Path, clu
         select_streamed(open_table(path), keep_fraction=0.5).write(tmp_path / "m.parquet")
 
 
-def test_clusters_of_scores_are_checked() -> None:
-    ids = np.arange(2)
-    with pytest.raises(PareError, match=r"there are 3 clusters for 2 scores"):
-        Scores(np.zeros(2), ids, clusters=np.zeros(3, int))
-    with pytest.raises(PareError, match=r"there are 1 labels for 2 scores"):
-        Scores(np.zeros(2), ids, labels=Labels.of(["a"]))
-    with pytest.raises(PareError, match=r"clusters must be one whole number per example, got float64"):
-        Scores(np.zeros(2), ids, clusters=np.array([0.5, 1.5]))  # type: ignore[arg-type]
-    with pytest.raises(PareError, match=r"cluster -2147483649 at row 1 does not fit in 32 bits"):
-        Scores(np.zeros(2), ids, clusters=np.array([0, -(2**31) - 1]))
-    assert cluster_column(pa.chunked_array([[0.0, 2.0]]), "x").tolist() == [0, 2]
+def test_clusters_of_a_column() -> None:
+    for column in (pa.chunked_array([[0.0, 2.0]]), pa.array([0, 2], pa.uint8()), dictionary([1, 0], pa.array([2, 0]))):
+        clusters = cluster_column(column, "x")
+        assert (clusters.tolist(), clusters.dtype) == ([0, 2], np.int64)
+    assert cluster_column(dictionary([1, 0], pa.array([2.0, 0.0])), "x").tolist() == [0, 2]
+    assert cluster_column(pa.chunked_array([[1], [2, 3]]), "x").tolist() == [1, 2, 3]
+    for first, rows in ((None, "rows 1, 2"), (10, "rows 11, 12")):
+        with pytest.raises(PareError, match=rf"^x: the cluster is missing at {rows}; give every row one"):
+            cluster_column(pa.array([0, None, None]), "x", **({} if first is None else {"first": first}))
+    with pytest.raises(PareError, match=r"^x: column 'cluster' holds bool, and clusters must be whole numbers\.$"):
+        cluster_column(pa.array([True]), "x")
+    with pytest.raises(PareError, match=r"^x: column 'cluster' must hold whole numbers of 32 bits \(.*0.5.*\)\.$"):
+        cluster_column(pa.array([0.5]), "x")
+    with pytest.raises(
+        PareError, match=r"^x: column 'cluster' must hold whole numbers of 32 bits \(cluster -2147483649"
+    ):
+        cluster_column(pa.array([-(2**31) - 1]), "x")
 
 
 # --- columns of tables -------------------------------------------------------------------------------------------
@@ -469,6 +591,111 @@ def test_nulls_that_a_dictionary_names(tmp_path: Path) -> None:
     assert label_column(unused, "x", with_unused=True).classes == ("a",)
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "whole"),
+    [
+        (pa.string(), True, False),
+        (pa.large_string(), True, False),
+        (pa.string_view(), True, False),
+        (pa.binary(), True, False),
+        (pa.large_binary(), True, False),
+        (pa.binary_view(), True, False),
+        (pa.binary(4), True, False),
+        (pa.dictionary(pa.int8(), pa.string()), True, False),
+        (pa.dictionary(pa.int8(), pa.int64()), False, True),
+        (pa.int8(), False, True),
+        (pa.uint64(), False, True),
+        (pa.bool_(), False, False),
+        (pa.float32(), False, False),
+        (pa.dictionary(pa.int8(), pa.float64()), False, False),
+        (pa.date32(), False, False),
+        (pa.list_(pa.string()), False, False),
+        (pa.null(), False, False),
+    ],
+)
+def test_which_types_are_text_or_whole_numbers(kind: pa.DataType, text: bool, whole: bool) -> None:
+    assert (is_text(kind), is_whole(kind)) == (text, whole)
+    advice = "must be whole numbers or text; convert them to text"
+    if text or whole:
+        check_id_type(kind, "x")
+    else:
+        with pytest.raises(PareError) as caught:
+            check_id_type(kind, "x")
+        assert str(caught.value) == f"x: column 'id' holds {kind}, and ids {advice}."
+    plain = value_type(kind)
+    if text or whole or plain in (pa.bool_(), pa.float32(), pa.float64()):
+        check_class_type(kind, "x")
+    else:
+        with pytest.raises(PareError) as caught:
+            check_class_type(kind, "x")
+        assert str(caught.value) == f"x: column 'label' holds {kind}, and classes {advice}."
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["ab", None, "cd"]),
+        pa.array(["ab", None, "cd"], pa.large_string()),
+        pa.array([b"ab", None, b"cd"], pa.binary(2)),
+        pa.array([b"ab", None, b"cd"], pa.large_binary()),
+        dictionary([1, None, 0], pa.array([b"cd", b"ab"])),
+        pa.chunked_array([dictionary([0], pa.array(["ab"])), dictionary([None, 0], pa.array(["cd"]))]),
+    ],
+)
+def test_text_of_any_type_is_plain_text(column: Any) -> None:
+    plain = plain_text(column, "x")
+    assert (plain.type, plain.to_pylist()) == (pa.string(), ["ab", None, "cd"])
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(2)])
+def test_bytes_that_are_not_text_are_named_with_their_row(kind: pa.DataType) -> None:
+    column = pa.array([b"ab", None, b"\xff\xff", b"\xfe\xfe"], kind)
+    message = r"holds b'\\xff\\xff', which is not text in UTF-8; write it as text\.$"
+    with pytest.raises(PareError, match=rf"^x: row 2 {message}"):
+        plain_text(column, "x")
+    with pytest.raises(PareError, match=rf"^x: row 12 {message}"):
+        plain_text(column, "x", first=10)
+
+
+def test_columns_are_called_by_their_names() -> None:
+    def chunked(*values: Any) -> Any:
+        return pa.chunked_array([pa.array(values)])
+
+    for read, usual, what, other, advice in (
+        (id_column, "id", "ids", "ids", "every example needs an id"),
+        (label_column, "label", "labels", "classes", "label such rows or drop them"),
+    ):
+        for options, name in (({}, usual), ({"name": "mine"}, "mine")):
+            with pytest.raises(PareError) as caught:
+                read(chunked(1, None, None), "x", **options)
+            assert str(caught.value) == f"x: {what} are missing at rows 1, 2 of column '{name}'; {advice}."
+            with pytest.raises(PareError, match=rf"^x: column '{name}' holds date32\[day\], and {other} must be"):
+                read(chunked(datetime.date(2026, 1, 2)), "x", **options)
+        with pytest.raises(PareError, match=r"^x: row 1 holds b'\\xff', which is not text in UTF-8"):
+            read(chunked(b"a", b"\xff"), "x")
+    with pytest.raises(PareError, match=r"^x: ids are missing at row 1; every example needs an id"):
+        id_column(chunked("a", ""), "x")
+    with pytest.raises(PareError, match=r"^x: labels must be classes .* e.g. 0.5 at row 1\.$"):
+        label_column(chunked(1.0, 0.5), "x")
+
+
+def test_labels_of_chunks_with_dictionaries_of_their_own() -> None:
+    column = pa.chunked_array([dictionary([0, 1], pa.array(["b", "a"])), dictionary([0, 1], pa.array(["a", "c"]))])
+    for with_unused in (False, True):
+        labels = label_column(column, "x", with_unused=with_unused)
+        assert (labels.classes, labels.names.tolist()) == (("a", "b", "c"), ["b", "a", "a", "c"])
+        plain = label_column(pa.chunked_array([["b", "a"], ["a"]]), "x", with_unused=with_unused)
+        assert (plain.classes, plain.codes.tolist()) == (("a", "b"), [1, 0, 0])
+        twice = label_column(pa.chunked_array([dictionary([1, 0], pa.array(["a", "a"]))]), "x", with_unused=with_unused)
+        assert (twice.classes, twice.codes.tolist()) == (("a",), [0, 0])
+        none = label_column(pa.chunked_array([], pa.string()), "x", with_unused=with_unused)
+        assert (none.classes, len(none)) == ((), 0)
+    unused = pa.chunked_array([dictionary([0], pa.array([b"a", b"\xff"]))])
+    assert label_column(unused, "x").classes == ("a",)
+    with pytest.raises(PareError, match=r"^x: row 1 holds b'\\xff', which is not text"):
+        label_column(unused, "x", with_unused=True)
+
+
 def test_classes_without_examples_are_kept_where_asked() -> None:
     column = pa.chunked_array([dictionary([2, 0], pa.array(["b", "never", "a"]))])
     assert label_column(column, "x").classes == ("a", "b")
@@ -513,11 +740,20 @@ def test_scores_are_not_named_like_another_column(tmp_path: Path, metric: str) -
         ([str(2**64), "1"], [str(2**64), "1"]),
         ([str(BIG), "-1"], [str(BIG), "-1"]),
         (["NA", "DE"], ["NA", "DE"]),
+        (["NA", "1", "DE"], ["NA", "1", "DE"]),  # one of many texts, not a gap among numbers
+        (["NA", "-"], ["NA", "-"]),
+        (["NA"], ["NA"]),
+        (["7"], [7]),
+        (["0"], [0]),
         ([], []),
     ],
 )
 def test_cells_are_read_as_written(cells: list[str], expected: list[Any]) -> None:
-    assert as_written(cells, "f", "id").tolist() == expected
+    numbers = expected and isinstance(expected[0], int)
+    for column in (cells, pa.chunked_array([pa.array(cells, pa.string())]), tuple(cells)):
+        found = as_written(column, "f", "id")
+        assert found.tolist() == expected
+        assert found.dtype.kind == ("T" if not numbers else "u" if BIG in expected else "i")
 
 
 @pytest.mark.parametrize(
@@ -525,6 +761,9 @@ def test_cells_are_read_as_written(cells: list[str], expected: list[Any]) -> Non
     [
         (["1", "NA", "3"], r"f: column 'label' is empty or 'NA' at row 1; fill such rows in or drop them"),
         (["1", ""], r"f: column 'label' is empty or '' at row 1"),
+        (["NA", "3", "?"], r"^f: column 'label' is empty or 'NA' at rows 0, 2; fill such rows in or drop them\.$"),
+        (["1", "2", "nan", "-"], r"^f: column 'label' is empty or 'nan' at rows 2, 3; "),
+        (["", ""], r"^f: column 'label' is empty or '' at rows 0, 1; "),
         (["a", ""], r"f: column 'label' is empty or '' at row 1"),
     ],
 )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.data import Batch, Scored
 from paredown.errors import PareError
-from paredown.kinds import check_kind, name_kind
+from paredown.kinds import check_value, parse_value
 from paredown.train.recipes import find_recipe
 
 __all__ = ["Metric", "Model", "one_of"]
@@ -19,14 +19,6 @@ __all__ = ["Metric", "Model", "one_of"]
 
 # What `fit` is given beside the options.
 _NOT_OPTIONS = ("source", "metrics", "seed", "track", "start", "checkpoint")
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-# Type of an option, as its annotation says -> how text becomes one.
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "bool": lambda t: _TRUTH[t.lower()],
-}
 
 
 class Model(Protocol):
@@ -73,22 +65,18 @@ class Metric:
     def parse_option(self, metric: str, option: str, text: str) -> Any:
         """The value of an option written as text, by the type it has."""
         self._check_names(metric, {option: text})
-        wanted = inspect.signature(self.fit).parameters[option].annotation.split(" | ")
-        if text.lower() == "none" and "None" in wanted:
-            return None
-        try:
-            return _PARSERS[wanted[0]](text)
-        except (ValueError, KeyError) as error:
-            raise PareError(
-                f"option {option!r} of metric {metric!r} is {name_kind(wanted[0])}, got {text!r}."
-            ) from error
+        return parse_value(f"option {option!r} of metric {metric!r}", text, self._types[option])
 
     def check_options(self, name: str, given: dict[str, Any]) -> None:
         """Raise on an option the metric does not have, and on a value of another kind than the option's."""
         self._check_names(name, given)
-        parameters = inspect.signature(self.fit).parameters
         for option, value in given.items():
-            check_kind(f"option {option!r} of metric {name!r}", value, parameters[option].annotation)
+            check_value(f"option {option!r} of metric {name!r}", value, self._types[option])
+
+    @property
+    def _types(self) -> dict[str, Any]:
+        parameters = inspect.signature(self.fit, eval_str=True).parameters
+        return {name: parameter.annotation for name, parameter in parameters.items()}
 
     def _check_names(self, name: str, given: dict[str, Any]) -> None:
         for option in given:
@@ -112,7 +100,7 @@ def one_of(together: Callable[..., dict[str, Any]], metric: str) -> Callable[...
     def fit(source: Any, **options: Any) -> Any:
         return together(source, metrics=[metric], **options)[metric]
 
-    signature = inspect.signature(together)
+    signature = inspect.signature(together, eval_str=True)
     kept = [parameter for name, parameter in signature.parameters.items() if name != "metrics"]
     fit.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     return fit

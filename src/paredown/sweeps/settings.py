@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paredown.errors import PareError, unknown_name
-from paredown.kinds import check_kind
+from paredown.kinds import check_fields
 from paredown.metrics import METRICS
 from paredown.reading import damaged, read_text
 from paredown.records import tuples
@@ -179,9 +179,7 @@ class Settings:
     def check(self) -> Settings:
         """Raise on settings that cannot be meant; return the settings."""
         for part in (self.data, self.grid, self.student, self.probe):
-            for entry in fields(part):
-                setting = f"[{type(part).__name__.lower()}] {entry.name}"
-                check_kind(setting, getattr(part, entry.name), str(entry.type))
+            check_fields(part, f"[{type(part).__name__.lower()}]")
             part.check()
         if self.student.steps is not None and self.grid.matched_iterations != (1.0,):
             raise PareError(

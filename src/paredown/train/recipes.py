@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from paredown.errors import PareError, unknown_name
-from paredown.kinds import check_kind
+from paredown.kinds import check_fields
 
 __all__ = ["RECIPES", "Recipe", "find_recipe"]
 
@@ -190,8 +190,7 @@ def find_recipe(recipe: str | Recipe, **changes: Any) -> Recipe:
             raise unknown_name("recipe", recipe, RECIPES)
         recipe = RECIPES[recipe]
     recipe = recipe.but(**changes)
-    for entry in fields(recipe):
-        check_kind(f"recipe {recipe.name!r}: {entry.name}", getattr(recipe, entry.name), str(entry.type))
+    check_fields(recipe, f"recipe {recipe.name!r}:")
     for name in ("epochs", "batch_size", "micro_batch", "probe_epochs", "probe_members"):
         value = getattr(recipe, name)
         if value is not None and value < 1:

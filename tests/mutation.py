@@ -47,10 +47,16 @@ class Group(NamedTuple):
 
 GROUPS = {
     "selection": Group(
-        ("selection.py", "separation.py"),
-        ("test_selection.py", "test_separation.py", "--deselect=tests/test_separation.py::test_streams_say_the_same"),
+        ("selection/*.py", "separation.py"),
+        (
+            "selection/test_selection.py",
+            "test_separation.py",
+            "--deselect=tests/test_separation.py::test_streams_say_the_same",
+        ),
     ),
-    "scale": Group(("scale/*.py",), ("test_scale_select.py", "test_separation.py", "test_values.py")),
+    "streamed": Group(
+        ("selection/streamed/*.py",), ("selection/test_streamed.py", "test_separation.py", "test_values.py")
+    ),
     "summary": Group(("sweeps/summary.py",), ("test_sweep_summary.py",)),
     "values": Group(("columns.py", "data.py"), ("test_values.py", "test_data.py")),
     "laws": Group(("laws/*.py",), ("test_laws.py", "test_laws_exact.py", "test_laws_frontier.py")),

@@ -30,7 +30,6 @@ LAYERS = [
     {"fitting"},
     {"adapters", "embedding", "importing", "selection"},
     {"scoring"},
-    {"scale"},
     {"pruning", "exporting", "sweeps"},
     {"plots", "verifying"},
     {"evaluate"},

@@ -578,7 +578,8 @@ def test_the_description_of_a_column_that_ends_the_process(tmp_path) -> None:
     pq.write_table(table, tmp_path / "whole.parquet")
     whole = (tmp_path / "whole.parquet").read_bytes()
     code = (
-        "import sys; from paredown.scale import open_table, select_streamed; from paredown.errors import PareError\n"
+        "import sys; from paredown.errors import PareError\n"
+        "from paredown.selection.streamed import open_table, select_streamed\n"
         "for place in range(int(sys.argv[2]), int(sys.argv[3])):\n"
         "    content = bytearray(open(sys.argv[1], 'rb').read()); content[place] ^= 1 << (place % 8)\n"
         "    open('x.parquet', 'wb').write(content)\n"

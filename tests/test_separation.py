@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import paredown as pdn
 from paredown.data import Labels, Scores
 from paredown.io import read_scores
-from paredown.scale import Limits, open_table, select_streamed
-from paredown.scale import selecting as selecting_module
+from paredown.selection.streamed import Limits, open_table, select_streamed
+from paredown.selection.streamed import selecting as selecting_module
 from paredown.separation import Magnitudes, Tie, constant_warning, crowding_warning, score_warnings, tie_warning
 
 TINY = Limits(rows=64, candidates=20, cells=64)

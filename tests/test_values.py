@@ -36,7 +36,7 @@ from paredown.errors import PareError
 from paredown.importing import import_scores
 from paredown.io import read_manifest, read_scores, write_scores, write_table
 from paredown.pruning import class_table, write_selection
-from paredown.scale import open_table, select_streamed
+from paredown.selection.streamed import open_table, select_streamed
 from paredown.sources import load_column, open_source
 
 BIG = 2**63 + 5  # does not fit in int64

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from paredown.pruning import prune as prune
     from paredown.recorder import RECORDED as RECORDED
     from paredown.recorder import Recorder as Recorder
-    from paredown.scale import StreamedSelection as StreamedSelection
     from paredown.scoring import score as score
     from paredown.scoring import score_all as score_all
     from paredown.selection import STRATEGIES as STRATEGIES
     from paredown.selection import Selection as Selection
     from paredown.selection import balance_score as balance_score
     from paredown.selection import select as select
+    from paredown.selection.streamed import StreamedSelection as StreamedSelection
     from paredown.sources import open_source as open_source
     from paredown.sweeps import sweep as sweep
     from paredown.verifying import clean as clean
@@ -58,7 +58,7 @@ _HOMES = {
     "Recorder": "recorder",
     "Scores": "data",
     "Selection": "selection",
-    "StreamedSelection": "scale",
+    "StreamedSelection": "selection.streamed",
     "balance_score": "selection",
     "clean": "verifying",
     "embed": "embedding",

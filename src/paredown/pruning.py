@@ -29,9 +29,9 @@ from paredown.metrics import METRICS
 from paredown.metrics.prototypes import choose_k
 from paredown.progress import Track, silent
 from paredown.records import changes, read_record, write_json
-from paredown.scale import ScoreTable, StreamedSelection, open_table, select_streamed
 from paredown.scoring import open_members, request_digest, score
 from paredown.selection import PAPER_BALANCE, Selection, balance_of_counts, balance_score, select
+from paredown.selection.streamed import ScoreTable, StreamedSelection, open_table, select_streamed
 from paredown.sizes import format_duration, format_size, parse_size
 from paredown.sources import ImageSource, Skipped, Source, VectorSource
 from paredown.sources.base import files_fingerprint

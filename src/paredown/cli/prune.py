@@ -49,8 +49,8 @@ from paredown.cli.work import current
 from paredown.text import quoted
 
 if TYPE_CHECKING:
-    from paredown.scale import StreamedSelection
     from paredown.selection import Selection
+    from paredown.selection.streamed import StreamedSelection
 
 _SHOWN_CLASSES = 20  # rows of the class table on screen; the file has all of them
 

@@ -1,6 +1,6 @@
 """Selecting from 10^8 scores with a floor for each of 1000 classes: streamed, by a full numpy sort, and by DuckDB.
 
-    python benchmarks/select.py [--rows 100000000] [--folder DIR]
+    python benchmarks/selection.py [--rows 100000000] [--folder DIR]
 
 All read the same Parquet file (`id` int64, `el2n` float32, `label` int32; zstd) and say of every row whether it is
 kept: 30 % of all, the highest scores, at least half of an equal share for every class, ties by the seeded hash of the
@@ -51,7 +51,7 @@ def make_table(file: Path, rows: int) -> None:
 
 
 def streamed(file: Path) -> NDArray[np.bool_]:
-    from paredown.scale import open_table, select_streamed
+    from paredown.selection.streamed import open_table, select_streamed
 
     kept = select_streamed(open_table(file), keep_fraction=KEEP_FRACTION, balance=BALANCE)
     keep = np.empty(len(kept.scores), bool)
@@ -168,8 +168,8 @@ def differing(one: Path, other: Path) -> int:
     return int(np.bitwise_count(np.load(one) ^ np.load(other)).sum())
 
 
-def main(script: str) -> None:
-    """Run all contestants, or one of them for a run of all; `script` is the file to start them with."""
+def main() -> None:
+    """Run all contestants, or one of them for a run of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=float, default=1e8)
     parser.add_argument("--folder", type=Path, help="where the table is made, or kept from an earlier run")
@@ -190,7 +190,7 @@ def main(script: str) -> None:
         print(f"{'':34}{'CPU s':>8}{'ratio':>8}{'peak GiB':>10}   kept set")
         for name in CONTESTANTS:
             out = Path(temporary) / f"{name}.npy"
-            command = [sys.executable, script, "--one", name, str(file), str(out)]
+            command = [sys.executable, __file__, "--one", name, str(file), str(out)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 print(f"{name:34} failed: {(done.stderr.splitlines() or [f'exit {done.returncode}'])[-1]}")
@@ -207,3 +207,7 @@ def main(script: str) -> None:
         reached = slowest <= 1 and results["streamed"]["memory"] <= MOST_MEMORY and not different
         print(f"\nexact, {AIM:g} times faster and within {MOST_MEMORY:g} GiB: {'yes' if reached else 'NO'}")
         sys.exit(0 if reached or rows < 10**8 else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
-from paredown.scale.order import Order, Rows, Scan, keys_of, merits_of
-from paredown.scale.tables import ScoreTable
+from paredown.selection.streamed.order import Order, Rows, Scan, keys_of, merits_of
+from paredown.selection.streamed.score_table import ScoreTable
 
 __all__ = ["Counted", "count_scores"]
 

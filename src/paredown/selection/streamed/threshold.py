@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
-from paredown.scale.counting import Counted
-from paredown.scale.cut import Cut, Equals
-from paredown.scale.order import Rows, Scan, keys_of, merits_of
-from paredown.scale.search import HIGHEST, Search
-from paredown.selection import best_of_each, first_allowed
+from paredown.selection.floors import best_of_each, first_allowed
+from paredown.selection.streamed.counting import Counted
+from paredown.selection.streamed.cut import Cut, Equals
+from paredown.selection.streamed.order import Rows, Scan, keys_of, merits_of
+from paredown.selection.streamed.search import HIGHEST, Search
 
 __all__ = ["find_cut"]
 

@@ -6,44 +6,32 @@ for the best of each class (or cluster), and the order fills the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.data import Labels, Scores, hash_ids, id_array
 from paredown.errors import PareError, fraction_hint, unknown_name
+from paredown.selection.floors import (
+    PAPER_BALANCE,
+    Quota,
+    best_of_each,
+    class_floors,
+    class_notes,
+    class_quotas,
+    first_allowed,
+)
+from paredown.selection.strategies import MERITS, STRATEGIES
 from paredown.separation import Tie, constant_warning, score_warnings, tie_warning
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "STRATEGIES",
-    "Quota",
-    "Selection",
-    "balance_of_counts",
-    "balance_score",
-    "best_of_each",
-    "check_settings",
-    "class_floors",
-    "class_notes",
-    "class_quotas",
-    "first_allowed",
-    "kept_and_dropped",
-    "make_recipe",
-    "select",
-    "window_notes",
-]
-
-STRATIFIED_BINS = 50
-PAPER_BALANCE = 0.5  # the appendix on class balance keeps at least half of what equal pruning would
+__all__ = ["Selection", "check_settings", "kept_and_dropped", "make_recipe", "select", "window_notes"]
 
 _REPEATABLE = ("strategy", "balance", "quota", "drop_hardest", "mix_random", "seed")
-
-Quota = Literal["none", "proportional", "equal"]
 
 
 @dataclass(frozen=True)
@@ -174,9 +162,9 @@ def _tie_notes(
     groups: Labels | None,
 ) -> list[str]:
     """Warnings of ties at the cuts of a selection: the one below what is kept, and that below the hardest dropped."""
-    if strategy not in _MERITS or constant_warning(float(values.min()), float(values.max()), len(values)):
+    if strategy not in MERITS or constant_warning(float(values.min()), float(values.max()), len(values)):
         return []
-    merits = _MERITS[strategy](values)
+    merits = MERITS[strategy](values)
     dropped = np.zeros(len(keep), bool)
     dropped[hardest] = True
     at, equal = _at_the_cut(merits, keep | dropped, groups)
@@ -249,168 +237,6 @@ def make_recipe(
         "seed": seed,
         "grouped_by": grouped_by,
     }
-
-
-def balance_score(labels: ArrayLike | Labels) -> float:
-    """The paper's b in [0, 1]: over random pairs of classes, the mean of the smaller count over the larger.
-
-    Appendix on class balance. Classes without examples count (two of them as wholly unbalanced), which needs `Labels`,
-    since plain labels name only the classes that occur. With a single class b is 1.
-    """
-    return balance_of_counts(Labels.of(labels).counts)
-
-
-def balance_of_counts(counts: NDArray[np.int64]) -> float:
-    """`balance_score` of classes with these numbers of examples."""
-    ascending = np.sort(counts).astype(np.float64)
-    c = len(ascending)
-    if c < 2:
-        return 1.0
-    # Sorted ascending, class j is the larger one of the pairs with all i < j.
-    smaller = np.concatenate([[0.0], np.cumsum(ascending)[:-1]])
-    ratios = np.divide(smaller, ascending, out=np.zeros(c), where=ascending > 0)
-    return float(ratios.sum() / (c * (c - 1) / 2))
-
-
-# --- strategies: total orders, best first --------------------------------------------------------------------------
-
-
-def _by_score(values: NDArray[Any], ties: NDArray[np.uint64]) -> NDArray[np.int64]:
-    return np.lexsort((ties, -values))
-
-
-def _hardest_first(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
-    return _by_score(values, ties)
-
-
-def _easiest_first(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
-    return _by_score(values, ties)[::-1]
-
-
-def _shuffled(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
-    return np.argsort(ties)
-
-
-def _window(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
-    return np.roll(_by_score(values, ties), -dropped)
-
-
-def _stratified(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
-    """Deal the examples out bin by bin: after any number of rounds every bin has given the same, or all it had.
-
-    The bins have equal width over the range of scores that is left, as in coverage-centric selection.
-    """
-    hardest = _by_score(values, ties)
-    rest = hardest[dropped:]
-    low, high = values[rest[-1]], values[rest[0]]
-    scale = STRATIFIED_BINS / (high - low) if high > low else 0.0
-    bins = np.minimum(((values[rest] - low) * scale).astype(np.int64), STRATIFIED_BINS - 1)
-    by_bin = np.lexsort((ties[rest], bins))
-    starts = np.searchsorted(bins[by_bin], np.arange(STRATIFIED_BINS))
-    turn = np.empty(len(rest), np.int64)
-    turn[by_bin] = np.arange(len(rest)) - starts[bins[by_bin]]
-    return np.concatenate([rest[np.lexsort((ties[rest], turn))], hardest[:dropped]])
-
-
-def _moderate(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
-    return np.lexsort((ties, np.abs(values - np.median(values))))
-
-
-STRATEGIES: dict[str, Callable[[NDArray[Any], NDArray[np.uint64], int], NDArray[np.int64]]] = {
-    "hard": _hardest_first,
-    "easy": _easiest_first,
-    "random": _shuffled,
-    "window": _window,
-    "stratified": _stratified,
-    "moderate": _moderate,
-}
-
-
-# What strategies that can be decided by ties order by, highest first.
-_MERITS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
-    "hard": lambda values: values,
-    "easy": lambda values: -values,
-    "window": lambda values: values,
-    "moderate": lambda values: -np.abs(values - np.median(values)),
-}
-
-
-# --- floors and quotas ---------------------------------------------------------------------------------------------
-
-
-def class_floors(counts: NDArray[np.int64], fraction: float, n_keep: int) -> tuple[NDArray[np.int64], list[str]]:
-    """How many examples each group is sure of: `fraction` of its own, rounded up if that fits into `n_keep`."""
-    exact = fraction * counts
-    up = np.ceil(exact - 1e-9).astype(np.int64)
-    if up.sum() <= n_keep:
-        return up, []
-    down = np.floor(exact + 1e-9).astype(np.int64)
-    # Groups that would vanish come first, then those that lose most by rounding down.
-    order = np.lexsort((np.arange(len(down)), -(exact - down), down > 0))
-    raised = order[(up > down)[order]][: max(0, n_keep - down.sum())]
-    down[raised] += 1
-    short = int(np.count_nonzero(down < up))
-    return down, [
-        f"the floor needs {up.sum()} examples rounded up but only {n_keep} are kept: "
-        f"{short} of {len(up)} classes or clusters have it rounded down."
-    ]
-
-
-def class_quotas(counts: NDArray[np.int64], n_keep: int, quota: Quota) -> NDArray[np.int64]:
-    """Exact numbers per group that add up to `n_keep`."""
-    if quota == "proportional":
-        # In whole numbers, so that equal remainders are equal and the first classes get what is left over.
-        given, remainder = np.divmod(counts.astype(np.int64) * n_keep, int(counts.sum()))
-        given[np.lexsort((np.arange(len(counts)), -remainder))[: n_keep - given.sum()]] += 1
-        return given
-    # Equal: the highest common level that the groups, as far as they have examples, can all be given.
-    level, above = 0, int(counts.max()) + 1
-    while above - level > 1:
-        middle = (level + above) // 2
-        level, above = (middle, above) if np.minimum(counts, middle).sum() <= n_keep else (level, middle)
-    given = np.minimum(counts, level)
-    given[np.flatnonzero(counts > given)[: n_keep - given.sum()]] += 1
-    return given
-
-
-def best_of_each(
-    order: NDArray[np.int64],
-    groups: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-    allowed: NDArray[np.bool_] | None = None,
-) -> NDArray[np.int64]:
-    """The first `numbers[g]` allowed examples of each group g in the given order."""
-    order = order if allowed is None else order[allowed[order]]
-    codes = groups[order]
-    by_group = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[by_group], np.arange(len(numbers)))
-    place = np.empty(len(order), np.int64)
-    place[by_group] = np.arange(len(order)) - starts[codes[by_group]]
-    return order[place < numbers[codes]]
-
-
-def first_allowed(order: NDArray[np.int64], allowed: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
-    """The first `number` allowed examples in the given order."""
-    return order[allowed[order]][:number]
-
-
-def class_notes(classes: tuple[str, ...], counts: NDArray[np.int64], kept: NDArray[np.int64]) -> list[str]:
-    """What a user should know of single examples and of classes that are lost."""
-    notes = []
-    single = [classes[g] for g in np.flatnonzero(counts == 1)]
-    if single:
-        notes.append(f"{len(single)} classes or clusters have a single example: {_few(single)}.")
-    lost = [classes[g] for g in np.flatnonzero((counts > 0) & (kept == 0))]
-    if lost:
-        notes.append(f"{len(lost)} classes or clusters keep no example: {_few(lost)}.")
-    return notes
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-# --- checks --------------------------------------------------------------------------------------------------------
 
 
 def _as_scores(scores: Scores | ArrayLike, ids: ArrayLike | None) -> Scores:

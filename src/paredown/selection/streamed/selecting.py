@@ -16,22 +16,13 @@ from paredown.columns import cluster_column
 from paredown.errors import PareError
 from paredown.io import PARQUET_OPTIONS, check_table_output, new_table, provenance_metadata
 from paredown.progress import Track, silent
-from paredown.scale.counting import Counted, count_scores
-from paredown.scale.cut import Cut
-from paredown.scale.order import Limits, Order, Rows, Scan
-from paredown.scale.tables import Block, ClassCodes, ScoreTable
-from paredown.scale.threshold import find_cut
-from paredown.selection import (
-    PAPER_BALANCE,
-    Quota,
-    check_settings,
-    class_floors,
-    class_notes,
-    class_quotas,
-    kept_and_dropped,
-    make_recipe,
-    window_notes,
-)
+from paredown.selection.floors import PAPER_BALANCE, Quota, class_floors, class_notes, class_quotas
+from paredown.selection.selection import check_settings, kept_and_dropped, make_recipe, window_notes
+from paredown.selection.streamed.counting import Counted, count_scores
+from paredown.selection.streamed.cut import Cut
+from paredown.selection.streamed.order import Limits, Order, Rows, Scan
+from paredown.selection.streamed.score_table import Block, ClassCodes, ScoreTable
+from paredown.selection.streamed.threshold import find_cut
 from paredown.separation import (
     CROWDED,
     CROWDED_ROWS,
@@ -199,8 +190,8 @@ def select_streamed(
 ) -> StreamedSelection:
     """Keep exactly `round(keep_fraction * n)` rows of a table (at least one), the same that `select` keeps.
 
-    Two passes over the scores and classes, constant memory; see `paredown.scale.threshold`. Scores that are crowded or
-    mostly equal take a pass or a few more, and so does `window`.
+    Two passes over the scores and classes, constant memory; see `threshold.py`. Scores that are crowded or mostly
+    equal take a pass or a few more, and so does `window`.
 
     Args:
         table: see `open_table`; classes are its `label` column, or else `cluster`.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.scale.order import Rows, Scan
+from paredown.selection.streamed.order import Rows, Scan
 
 __all__ = ["Cut", "Equals"]
 

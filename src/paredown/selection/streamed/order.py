@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.data import hash_ids
 from paredown.progress import Track, silent
-from paredown.scale.tables import Block, ClassCodes, ScoreTable
+from paredown.selection.streamed.score_table import Block, ClassCodes, ScoreTable
 
 __all__ = ["Limits", "Order", "Rows", "Scan", "keys_of", "merits_of"]
 

@@ -1,0 +1,119 @@
+"""Floors, quotas and balance: how many examples each class (or cluster) keeps."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paredown.data import Labels
+
+__all__ = [
+    "PAPER_BALANCE",
+    "Quota",
+    "balance_of_counts",
+    "balance_score",
+    "best_of_each",
+    "class_floors",
+    "class_notes",
+    "class_quotas",
+    "first_allowed",
+]
+
+PAPER_BALANCE = 0.5  # the appendix on class balance keeps at least half of what equal pruning would
+
+Quota = Literal["none", "proportional", "equal"]
+
+
+def class_floors(counts: NDArray[np.int64], fraction: float, n_keep: int) -> tuple[NDArray[np.int64], list[str]]:
+    """How many examples each group is sure of: `fraction` of its own, rounded up if that fits into `n_keep`."""
+    exact = fraction * counts
+    up = np.ceil(exact - 1e-9).astype(np.int64)
+    if up.sum() <= n_keep:
+        return up, []
+    down = np.floor(exact + 1e-9).astype(np.int64)
+    # Groups that would vanish come first, then those that lose most by rounding down.
+    order = np.lexsort((np.arange(len(down)), -(exact - down), down > 0))
+    raised = order[(up > down)[order]][: max(0, n_keep - down.sum())]
+    down[raised] += 1
+    short = int(np.count_nonzero(down < up))
+    return down, [
+        f"the floor needs {up.sum()} examples rounded up but only {n_keep} are kept: "
+        f"{short} of {len(up)} classes or clusters have it rounded down."
+    ]
+
+
+def class_quotas(counts: NDArray[np.int64], n_keep: int, quota: Quota) -> NDArray[np.int64]:
+    """Exact numbers per group that add up to `n_keep`."""
+    if quota == "proportional":
+        # In whole numbers, so that equal remainders are equal and the first classes get what is left over.
+        given, remainder = np.divmod(counts.astype(np.int64) * n_keep, int(counts.sum()))
+        given[np.lexsort((np.arange(len(counts)), -remainder))[: n_keep - given.sum()]] += 1
+        return given
+    # Equal: the highest common level that the groups, as far as they have examples, can all be given.
+    level, above = 0, int(counts.max()) + 1
+    while above - level > 1:
+        middle = (level + above) // 2
+        level, above = (middle, above) if np.minimum(counts, middle).sum() <= n_keep else (level, middle)
+    given = np.minimum(counts, level)
+    given[np.flatnonzero(counts > given)[: n_keep - given.sum()]] += 1
+    return given
+
+
+def best_of_each(
+    order: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    allowed: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
+    """The first `numbers[g]` allowed examples of each group g in the given order."""
+    order = order if allowed is None else order[allowed[order]]
+    codes = groups[order]
+    by_group = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[by_group], np.arange(len(numbers)))
+    place = np.empty(len(order), np.int64)
+    place[by_group] = np.arange(len(order)) - starts[codes[by_group]]
+    return order[place < numbers[codes]]
+
+
+def first_allowed(order: NDArray[np.int64], allowed: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
+    """The first `number` allowed examples in the given order."""
+    return order[allowed[order]][:number]
+
+
+def class_notes(classes: tuple[str, ...], counts: NDArray[np.int64], kept: NDArray[np.int64]) -> list[str]:
+    """What a user should know of single examples and of classes that are lost."""
+    notes = []
+    single = [classes[g] for g in np.flatnonzero(counts == 1)]
+    if single:
+        notes.append(f"{len(single)} classes or clusters have a single example: {_few(single)}.")
+    lost = [classes[g] for g in np.flatnonzero((counts > 0) & (kept == 0))]
+    if lost:
+        notes.append(f"{len(lost)} classes or clusters keep no example: {_few(lost)}.")
+    return notes
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def balance_score(labels: ArrayLike | Labels) -> float:
+    """The paper's b in [0, 1]: over random pairs of classes, the mean of the smaller count over the larger.
+
+    Appendix on class balance. Classes without examples count (two of them as wholly unbalanced), which needs `Labels`,
+    since plain labels name only the classes that occur. With a single class b is 1.
+    """
+    return balance_of_counts(Labels.of(labels).counts)
+
+
+def balance_of_counts(counts: NDArray[np.int64]) -> float:
+    """`balance_score` of classes with these numbers of examples."""
+    ascending = np.sort(counts).astype(np.float64)
+    c = len(ascending)
+    if c < 2:
+        return 1.0
+    # Sorted ascending, class j is the larger one of the pairs with all i < j.
+    smaller = np.concatenate([[0.0], np.cumsum(ascending)[:-1]])
+    ratios = np.divide(smaller, ascending, out=np.zeros(c), where=ascending > 0)
+    return float(ratios.sum() / (c * (c - 1) / 2))

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 import paredown as pdn
+from paredown.standard_errors import standard_error
 
 FRACTIONS = (0.8, 0.6)
 SEEDS = 5
@@ -69,7 +70,7 @@ def main() -> None:
         cells = []
         for hidden in (0, 128):
             runs = [accuracy(hidden, x[rows], y[rows], held_out, seed) for seed, rows in enumerate(subsets)]
-            cells.append(f"{np.mean(runs):.2f} ± {np.std(runs, ddof=1) / np.sqrt(len(runs)):.2f}")
+            cells.append(f"{np.mean(runs):.2f} ± {standard_error(runs):.2f}")
         print(f"| {fraction:g} | {method} | {cells[0]} | {cells[1]} |", flush=True)
 
     row(1.0, "all", [np.arange(len(x))] * SEEDS)

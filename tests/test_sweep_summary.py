@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from paredown.standard_errors import standard_error
 from paredown.sweeps.summary import (
     Comparison,
     Effect,
@@ -17,7 +18,6 @@ from paredown.sweeps.summary import (
     advice,
     compare_with_random,
     curves_by_way,
-    standard_error,
 )
 
 Point = tuple[int, float, list[float]]  # initial size, keep_fraction, differences to random in points, one per seed
@@ -93,9 +93,6 @@ def test_the_level_of_significance() -> None:
 
 
 def test_where_there_is_no_standard_error() -> None:
-    assert math.isnan(standard_error(np.array([1.0])))
-    assert standard_error(np.array([1.0, 3.0])) == pytest.approx(1.0)
-    assert standard_error(np.array([0.1, 0.1, 0.1])) == 0.0
     one = row_of([-1.0])
     assert (one.seeds, math.isnan(one.z), math.isnan(one.p_value)) == (1, True, True)
     same = row_of([0.0, 0.0])

@@ -17,6 +17,7 @@ from paredown.errors import PareError
 from paredown.progress import Track, silent
 from paredown.scoring import score
 from paredown.selection import select
+from paredown.standard_errors import standard_error
 
 __all__ = ["FRACTIONS", "METHODS", "DemoRow", "load_digits", "run_demo"]
 
@@ -122,4 +123,4 @@ def _accuracy(x: NDArray[Any], y: NDArray[Any], x_test: NDArray[Any], y_test: ND
 
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
-    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+    return float(values.mean()), standard_error(values)

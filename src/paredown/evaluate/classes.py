@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.data import name_rows
 from paredown.errors import PareError, unknown_name
 from paredown.plots import COLORS, RANDOM_COLOR
+from paredown.standard_errors import standard_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -164,7 +165,7 @@ def compare_classes(
     freedoms: list[Any] = [count + 1]
     for runs in accuracy.values():
         if len(runs) > 1:
-            variances.append(runs.var(axis=0, ddof=1) / len(runs))
+            variances.append(standard_error(runs) ** 2)
             freedoms.append(len(runs) - 1)
     both = np.sum(variances, axis=0)
     p_value = _two_sided(shrunk / np.sqrt(both), variances, freedoms)

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.errors import PareError, unknown_name
 from paredown.evaluate.pixels import blur, disc, displace, line, rough_field, smooth_field, zoom
 from paredown.progress import Track, silent
+from paredown.standard_errors import share_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +80,7 @@ class CorruptionAccuracy:
     @property
     def stderr(self) -> NDArray[np.float64]:
         """Binomial standard error of each accuracy, from the number of test images."""
-        return np.sqrt(self.accuracy * (1 - self.accuracy) / self.examples)
+        return share_error(self.accuracy, self.examples)
 
     def table(self) -> pa.Table:
         """One row per corruption and severity, clean images first as severity 0."""

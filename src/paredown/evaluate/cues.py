@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.data import name_rows
 from paredown.errors import PareError
+from paredown.standard_errors import share_error
 
 __all__ = ["ShapeBias", "map_decisions", "measure_shape_bias"]
 
@@ -91,7 +92,7 @@ def measure_shape_bias(decisions: ArrayLike, shapes: ArrayLike, textures: ArrayL
         value = float(np.divide(by_shape.sum(), decided))
     return ShapeBias(
         value=value,
-        stderr=float(np.sqrt(value * (1 - value) / decided)) if decided else float("nan"),
+        stderr=share_error(value, decided),
         trials=int(conflict.sum()),
         shape_decisions=int(by_shape.sum()),
         texture_decisions=int(by_texture.sum()),

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.data import Labels, name_rows
 from paredown.errors import PareError
+from paredown.standard_errors import share_error
 
 __all__ = ["Probe", "linear_probe"]
 
@@ -84,7 +85,7 @@ def linear_probe(
     weights = _fit(x, codes, penalty, np.zeros((x.shape[1] + 1, len(truth))))
     predictions = truth[_scores(x_test, weights).argmax(axis=1)]
     accuracy = float((predictions == y_test).mean())
-    return Probe(accuracy, float(np.sqrt(accuracy * (1 - accuracy) / len(y_test))), predictions, penalty, tried)
+    return Probe(accuracy, share_error(accuracy, len(y_test)), predictions, penalty, tried)
 
 
 def _matrix(what: str, values: ArrayLike) -> Floats:

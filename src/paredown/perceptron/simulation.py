@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +11,7 @@ from paredown.errors import PareError
 from paredown.perceptron.draw import Draw, Setting, window_mass
 from paredown.perceptron.workers import run_draws
 from paredown.progress import Track, silent
+from paredown.standard_errors import standard_error
 
 __all__ = ["Simulation", "simulate"]
 
@@ -34,8 +34,7 @@ class Simulation:
 
     def stderr_of(self, name: str) -> float:
         """The standard error of that mean; NaN for a single draw."""
-        count = len(self.draws)
-        return float(self.values(name).std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan
+        return standard_error(self.values(name))
 
     @property
     def test_error(self) -> float:

@@ -20,7 +20,7 @@ from paredown.plots import COLORS, RANDOM_COLOR
 from paredown.reproduce.base import Table
 from paredown.reproduce.datasets import Dataset
 from paredown.reproduce.setup import Scoring, Setup
-from paredown.sweeps.summary import standard_error
+from paredown.standard_errors import standard_error
 
 __all__ = [
     "FLOOR",

@@ -23,7 +23,7 @@ from paredown.laws import beats_power_law, curve, pareto_frontier
 from paredown.plots import RANDOM_COLOR, figure, fraction_color, plain_axis
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.setup import Plan, Setup
-from paredown.sweeps.summary import standard_error
+from paredown.standard_errors import standard_error
 
 NEEDS = {
     "main": {

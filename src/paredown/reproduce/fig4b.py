@@ -24,8 +24,8 @@ from paredown.reproduce.datasets import Dataset
 from paredown.reproduce.networks import as_recipe, open_network, penultimate_features, trained_students, without_head
 from paredown.reproduce.setup import Plan, Scoring, Setup
 from paredown.sources import open_source
+from paredown.standard_errors import standard_error
 from paredown.sweeps.data import initial_rows
-from paredown.sweeps.summary import standard_error
 from paredown.train import Recipe, find_recipe, load_examples, train
 
 NEEDS = {

@@ -22,6 +22,7 @@ from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import floats
 from paredown.reproduce.rehearsal import network_cost
 from paredown.reproduce.setup import Plan, Setup
+from paredown.standard_errors import standard_error
 from paredown.sweeps import read_settings
 
 NEEDS = {
@@ -76,7 +77,7 @@ def measure(setup: Setup) -> Table:
                 "keep_fraction": fraction,
                 "kept": group[0]["kept"],
             }
-            stderr = errors.std(axis=0, ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else np.nan
+            stderr = standard_error(errors)
             epochs = 1 + np.arange(errors.shape[1])
             table.add("curve", **what, epoch=epochs, test_error=errors.mean(axis=0), stderr=stderr)
             soon = [1 + int(np.argmax(np.array(run) <= _NEAR * run[-1])) for run in errors.tolist()]
@@ -86,7 +87,7 @@ def measure(setup: Setup) -> Table:
                 **what,
                 converged=float(np.mean(soon)),
                 test_error=float(errors[:, -1].mean()),
-                stderr=float(np.asarray(stderr).flat[-1]),
+                stderr=float(stderr[-1]),
                 flops=flops,
             )
     return table

@@ -26,7 +26,7 @@ from paredown.reproduce.extremes import (
     training_data,
 )
 from paredown.reproduce.setup import Plan, Setup
-from paredown.sweeps.summary import standard_error
+from paredown.standard_errors import standard_error
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 

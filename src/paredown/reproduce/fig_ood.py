@@ -30,7 +30,7 @@ from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, Answered, plan, shown_stimuli, students_answers
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.stimuli import Stimuli, read_human_trials
-from paredown.sweeps.summary import standard_error
+from paredown.standard_errors import standard_error
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 

@@ -19,7 +19,7 @@ from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_ticks
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.scaling import DECIDED, scaling_sweep
 from paredown.reproduce.setup import Plan, Setup
-from paredown.sweeps.summary import standard_error
+from paredown.standard_errors import standard_error
 
 NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("svhn",)},

@@ -30,6 +30,7 @@ from paredown.reproduce.extremes import class_name
 from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, plan, shown_stimuli, students_answers
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.stimuli import CUE_CONFLICT, Stimuli, read_human_trials
+from paredown.standard_errors import share_error, standard_error
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 
@@ -95,13 +96,11 @@ def _difference(table: Table, strategy: str, keep_fraction: float) -> tuple[floa
     rows = table.where(kind="all", strategy=strategy, keep_fraction=keep_fraction)
     full = table.where(kind="all", strategy="full")
     apart = shape_bias(rows) - shape_bias(full)
-    seeds = apart.var(ddof=1) / len(apart) if len(apart) > 1 else np.nan
     stimuli = 0.0
     for group in (rows, full):
         decided = np.mean(group["shape_decisions"] + group["texture_decisions"])
-        mean = np.mean(shape_bias(group))
-        stimuli += mean * (1 - mean) / decided
-    return float(apart.mean()), float(np.sqrt(max(seeds, stimuli)))
+        stimuli += share_error(float(np.mean(shape_bias(group))), decided) ** 2
+    return float(apart.mean()), max(standard_error(apart), float(np.sqrt(stimuli)))
 
 
 def judge(table: Table) -> list[Claim]:

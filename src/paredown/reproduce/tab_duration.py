@@ -19,7 +19,7 @@ from paredown.plots import COLORS, RANDOM_COLOR, figure
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.measures import floats
 from paredown.reproduce.setup import Plan, Setup
-from paredown.sweeps.summary import standard_error
+from paredown.standard_errors import standard_error
 
 NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},

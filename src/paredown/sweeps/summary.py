@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy.special import stdtr
+
+from paredown.standard_errors import standard_error
 
 __all__ = [
     "Advice",
@@ -20,7 +21,6 @@ __all__ = [
     "advice",
     "compare_with_random",
     "curves_by_way",
-    "standard_error",
 ]
 
 SIGNIFICANT = 0.01  # two-sided p-value up to which a difference counts; with four seeds, 5.8 standard errors
@@ -122,13 +122,6 @@ def _comparison(key: tuple, pairs: list[tuple[dict, dict]]) -> Comparison:
         difference=float(difference.mean()),
         difference_stderr=standard_error(difference),
     )
-
-
-def standard_error(values: NDArray[np.float64]) -> float:
-    """Of the mean of one number per seed; NaN for a single one, and 0 for equal ones, whose mean may be rounded."""
-    if len(values) < 2:
-        return math.nan
-    return 0.0 if np.all(values == values[0]) else float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 @dataclass(frozen=True)

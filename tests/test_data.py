@@ -205,11 +205,13 @@ def test_scores_must_match_what_comes_with_them() -> None:
     with pytest.raises(PareError, match=r"^there are 1 clusters for 2 scores; give one per score\.$"):
         Scores(np.zeros(2), np.arange(2), clusters=np.zeros(1, np.int64))
     with pytest.raises(PareError, match=r"^clusters must be one whole number per example, got float64 of \(2,\)\.$"):
-        Scores(np.zeros(2), np.arange(2), clusters=np.zeros(2))
+        Scores(np.zeros(2), np.arange(2), clusters=np.zeros(2))  # type: ignore[arg-type]
     with pytest.raises(PareError, match=r"^scores must be finite; 4 are not, at rows 0, 1, 2 and 1 more\.$"):
         Scores(np.array([np.nan, np.inf, -np.inf, np.nan, 1.0]), np.arange(5))
     with pytest.raises(PareError, match=r"^ids must be whole numbers or text, got float64"):
         Scores(np.zeros(2), np.array([0.5, 1.5]))
+    assert Scores(np.zeros(2), np.array([1, 2], np.uint8)).ids.dtype == np.int64
+    assert Scores(np.zeros(2), np.array(["a", "b"])).ids.dtype == np.dtypes.StringDType()
 
 
 def test_other_labels_leave_the_scores_as_they_are() -> None:

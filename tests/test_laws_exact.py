@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from paredown.errors import PareError
-from paredown.laws import LAWS, beats_power_law, compare, curve, fit, local_exponents
+from paredown.laws import LAWS, Comparison, beats_power_law, compare, curve, fit, local_exponents
+from paredown.laws import comparing as comparing_module
 from paredown.laws import exponents as exponents_module
 from paredown.laws.comparing import CANNOT_TELL, NONE_FITS
 from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, from_runs, interval
+from paredown.laws.fitting import information_criterion, weights
+from paredown.laws.least_squares import solve
 
 SIZES = np.array([100.0, 200.0, 400.0, 800.0, 1600.0])
 
@@ -80,6 +84,28 @@ def test_standard_errors_are_pooled_over_sizes() -> None:
     assert (paired.freedom, paired.paired) == (2, True)
 
 
+def test_one_size_with_two_runs_is_enough_to_know_the_noise() -> None:
+    found = from_runs(np.array([1.0, 2.0]), np.array([[0.9, 1.1], [2.0, np.nan]]))
+    assert found.freedom == 1
+    # The relative square of the first size, 0.02, is also the pooled one.
+    np.testing.assert_allclose(found.stderr, [np.sqrt(0.02 * 11 / 11 / 2), 2 * np.sqrt(0.02 * 10 / 10)])
+
+
+def test_runs_are_a_table_of_sizes_and_seeds() -> None:
+    sizes, errors = [200, 100, 200, 100, 100, 200], [0.4, 0.9, 0.6, 1.0, 1.1, 0.5]
+    by_seed = curve(sizes, errors, seed=["b", "c", "a", "a", "b", "c"], paired=True)
+    assert by_seed.runs is not None
+    assert by_seed.runs.tolist() == [[1.0, 1.1, 0.9], [0.6, 0.4, 0.5]]
+    assert by_seed.freedom == 2  # seeds beyond the first
+    as_given = curve(sizes, errors)
+    assert as_given.runs is not None
+    assert as_given.runs.tolist() == [[0.9, 1.0, 1.1], [0.4, 0.6, 0.5]]
+    assert (as_given.freedom, as_given.paired) == (4, False)
+    uneven = curve([*sizes, 100], [*errors, 1.2]).runs
+    assert uneven is not None
+    np.testing.assert_array_equal(uneven, [[0.9, 1.0, 1.1, 1.2], [0.4, 0.6, 0.5, np.nan]])
+
+
 @pytest.mark.parametrize("runs", [[[1.0], [2.0]], [[1.0, 1.0], [2.0, 2.0]]])
 def test_without_spread_the_noise_is_unknown(runs: list[list[float]]) -> None:
     found = from_runs(np.array([1.0, 2.0]), np.array(runs))
@@ -132,6 +158,14 @@ def test_intervals_widen_with_few_runs(freedom: float, tail: float) -> None:
     assert found.high == pytest.approx(1 - tail, abs=2e-4)
 
 
+def test_intervals_of_a_single_spare_run_hold_all_samples() -> None:
+    samples = np.linspace(0, 1, 100_001)
+    for freedom in (0, 0.5, 1):  # the tails of Student's t with one degree of freedom, 12.7 standard deviations away
+        found = interval(0.5, samples, freedom)
+        assert (found.low, found.high) == (pytest.approx(0, abs=1e-12), pytest.approx(1, abs=1e-12))
+    assert interval(0.5, samples, 2).low == pytest.approx(8.4e-6, rel=0.05)
+
+
 def test_numbers_in_words() -> None:
     assert format(Estimate(0.123456)) == "0.123"
     assert format(Estimate(0.123456, 0.1, 0.2)) == "0.123 [0.1, 0.2]"
@@ -174,6 +208,33 @@ def test_numbers_in_words() -> None:
             lambda: curve([1, 1, 2], [0.1] * 3, seed=[0, 1, 0], paired=True),
             r"^paired runs need every seed once at every size, got 0 rows of seed 1 at size 2\. Leave such seeds out",
         ),
+        (
+            lambda: curve([1, 1, 2, 2], [0.1] * 4, seed=[0, 1, 1, 1], paired=True),
+            r"^paired runs need every seed once at every size, got 0 rows of seed 0 at size 2\. ",
+        ),
+        (
+            lambda: curve([1, 1, 2], [0.1] * 3, seed=[0, 0, 0], paired=True),
+            r"^paired runs need every seed once at every size, got 2 rows of seed 0 at size 1\. ",
+        ),
+        (
+            lambda: curve([1, 2], [0.1, 0.2], seed=[0, 0, 1], paired=True),
+            r"^columns must have one value per row, got 2 of size and 3 of seed\.$",
+        ),
+        (
+            lambda: curve([1, 2], [0.1, 0.2], stderr=[0.1]),
+            r"^columns must have one value per row, got 2 of size and 1 of stderr\.$",
+        ),
+        (lambda: curve([1, 2], ["a", "b"]), r"^error must be numbers, got \['a', 'b'\]\.$"),
+        (lambda: curve([1, 2], [0.1, 0.2], stderr=["a"]), r"^stderr must be numbers, got \['a'\]\.$"),
+        (lambda: curve([1, 2], []), r"^error is empty\.$"),
+        (
+            lambda: curve([1, 2, 3], [0.1, 0.0, -1.0]),
+            r"^error must be finite and above 0, got 0 in row 1\. A law of log error needs errors above 0: ",
+        ),
+        (
+            lambda: curve([1, 2, 3], [np.inf, 0.1, 0.0]),
+            r"^error must be finite and above 0, got inf in row 0\. Leave the row out\.$",
+        ),
     ],
 )
 def test_mistakes_in_columns(call: Any, message: str) -> None:
@@ -214,6 +275,50 @@ def test_the_p_value_is_that_of_chi_squared() -> None:
     found = fit(curve(SIZES, errors, stderr=0.02 * errors), draws=10)
     assert found.p_value == pytest.approx(chi2.sf(found.chi_squared, 3))
     np.testing.assert_allclose(found.predict(SIZES), found["a"].value * SIZES ** -found["nu"].value)
+
+
+def test_the_p_value_of_estimated_noise_is_that_of_fisher(rng: np.random.Generator) -> None:
+    from scipy.stats import f
+
+    measured = runs_of(2 * SIZES**-0.5 * np.exp([0.02, -0.03, 0.01, -0.01, 0.02]), rng, seeds=3)
+    found = fit(measured, draws=2)
+    assert measured.freedom == 10
+    assert found.p_value == pytest.approx(f.sf(found.chi_squared / 3, 3, 10))
+    assert 0.001 < found.p_value < 0.999
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("power", SIZES), ("power with asymptote", SIZES[:4])])
+def test_noise_that_is_unknown_is_that_of_the_residuals(name: str, sizes: Any) -> None:
+    errors = (2 * sizes**-0.5 + 0.02) * np.exp([0.02, -0.03, 0.01, -0.01, 0.02][: len(sizes)])
+    found = fit(curve(sizes, errors), name, draws=20, seed=4)
+    free = len(sizes) - len(LAWS[name].names)
+    noise = np.random.default_rng(4).standard_normal((20, len(sizes))) * np.sqrt(found.chi_squared / free)
+    drawn = solve(LAWS[name], sizes, np.log(found.predict(sizes)) + noise, np.ones(len(sizes)))
+    np.testing.assert_allclose(found.samples["nu"], drawn.rate, rtol=1e-6)
+    np.testing.assert_allclose(found.samples["a"], drawn.amplitude, rtol=1e-6)
+
+
+def test_given_noise_is_added_to_the_fitted_curve() -> None:
+    errors = 2 * SIZES**-0.5 * np.exp([0.02, -0.03, 0.01, -0.01, 0.02])
+    measured = curve(SIZES, errors, stderr=[0.01, 0.003, 0.002, 0.002, 0.001])
+    found = fit(measured, "exponential with asymptote", draws=20, seed=4)
+    targets = measured.resample(20, np.random.default_rng(4), np.log(found.predict(SIZES)))
+    drawn = solve(LAWS["exponential with asymptote"], SIZES, targets, weights(measured))
+    np.testing.assert_allclose(found.samples["c"], drawn.asymptote, rtol=1e-6)
+
+
+def test_sizes_to_predict_at_are_checked() -> None:
+    found = fit(curve(SIZES, 2 * SIZES**-0.5), draws=2)
+    for predict in (found.predict, found.predict_interval):
+        with pytest.raises(PareError, match=r"^size must be finite and above 0, got 0 in row 1\. Leave the row out\.$"):
+            predict([100.0, 0.0])
+    assert found.predict(400).tolist() == pytest.approx([0.1])
+
+
+def test_a_loss_of_rounding_errors_is_as_good_as_another() -> None:
+    found = fit(curve(SIZES, 2 * SIZES**-0.5), draws=2)
+    assert found.chi_squared < 5e-24
+    assert found.aicc == pytest.approx(5 * math.log(5e-24) + 2 * 3 + 2 * 3 * 4 / (5 - 3 - 1))
 
 
 @pytest.mark.parametrize(("name", "p"), [("power", 2), ("power with asymptote", 3)])
@@ -287,8 +392,13 @@ def test_a_local_exponent_has_its_own_limits(rng: np.random.Generator) -> None:
 
 
 def test_too_few_sizes() -> None:
-    with pytest.raises(PareError, match=r"3 sizes|sizes.*got 3|at least 4|four"):
-        fit(curve(SIZES[:3], [0.3, 0.2, 0.1]))
+    few = curve(SIZES[:3], [0.3, 0.2, 0.1])
+    for needs_four in (fit, compare):
+        with pytest.raises(PareError, match=r"^a law needs 4 or more different sizes, got 3: 100, 200, 400\. Measure"):
+            needs_four(few)
+    with pytest.raises(PareError, match=r"^a law needs 5 or more different sizes, got 3: "):
+        local_exponents(few, span=5)
+    assert len(local_exponents(few, span=3)) == 1
     fit(curve(SIZES[:4], [0.4, 0.3, 0.2, 0.1]), draws=2)
 
 
@@ -329,7 +439,9 @@ def test_comparing_needs_two_families() -> None:
 
 def test_few_sizes_of_unknown_noise_cannot_be_compared() -> None:
     found = compare(curve(SIZES[:4], 2 * SIZES[:4] ** -0.4), draws=2)
-    assert (found.verdict, found.weight, found.runner_up) == (CANNOT_TELL, 0.0, None)
+    assert (found.verdict, found.best, found.weight, found.runner_up) == (CANNOT_TELL, "power", 0.0, None)
+    assert math.isnan(found.difference.value)
+    assert {contender.weight for contender in found.contenders.values()} == {0.0}
     assert math.isnan(found.faster_than_power)
     assert found.sentence == (
         "Cannot tell: too few sizes to compare laws without knowing the noise: give several runs per size, or stderr."
@@ -356,6 +468,122 @@ def test_a_law_is_named_with_its_asymptote_where_no_other_of_its_family_is_there
     assert (found.verdict, found.best) == ("power with asymptote", "power with asymptote")
     assert found.runner_up == "exponential"
     assert found.sentence.startswith("Power with asymptote, a n^-nu + c: a = ")
+
+
+def test_the_difference_has_its_bootstrap_interval(rng: np.random.Generator) -> None:
+    noisy = runs_of(2 * SIZES**-0.4, rng)
+    found = compare(noisy, draws=30, seed=5)
+    targets = noisy.resample(30, np.random.default_rng(5))
+    drawn = {
+        name: information_criterion(solve(LAWS[name], SIZES, targets, weights(noisy)).loss, LAWS[name], noisy)
+        for name in found.contenders
+    }
+    power = np.minimum(drawn["power"], drawn["power with asymptote"])
+    exponential = np.minimum(drawn["exponential"], drawn["exponential with asymptote"])
+    assert (LAWS[found.best].family, found.runner_up) == ("power", "exponential with asymptote")
+    measured = found.contenders["exponential with asymptote"].fit.aicc - found.contenders[found.best].fit.aicc
+    assert found.difference == interval(measured, exponential - power, noisy.freedom)
+
+
+def test_left_out_errors_of_laws_with_as_many_parameters_as_there_are_other_sizes() -> None:
+    errors = 2 * SIZES[:4] ** -0.4 * [1.01, 0.99, 1.02, 1.0]
+    found = compare(curve(SIZES[:4], errors, stderr=0.01 * errors), draws=2)
+    assert all(0 < contender.left_out_error < 2 for contender in found.contenders.values())
+
+
+def test_left_out_errors_count_as_the_sizes_do() -> None:
+    errors = 2 * SIZES**-0.4 * [1.1, 0.9, 1.05, 1.0, 0.97]
+    relative = np.array([0.1, 0.01, 0.05, 0.02, 0.03])
+    found = compare(curve(SIZES, errors, stderr=relative * errors), draws=2).contenders["power"]
+    misses = []
+    for i in range(5):
+        rest = [np.delete(values, i) for values in (SIZES, errors, relative * errors)]
+        misses.append(math.log(errors[i] / fit(curve(rest[0], rest[1], stderr=rest[2]), draws=2).predict(SIZES[i])[0]))
+    assert found.left_out_error == pytest.approx(np.sqrt(np.average(np.square(misses), weights=relative**-2.0)))
+
+
+def judged(
+    noisy: Curve, found: Comparison, aicc: dict[str, float], p_value: float = 0.5, **left_out: float
+) -> Comparison:
+    """The verdict if the fits had these criteria and left-out errors."""
+    contenders = {}
+    for name in sorted(aicc, key=lambda name: aicc[name]):
+        contender = found.contenders[name]
+        changed = replace(contender.fit, aicc=aicc[name], p_value=p_value)
+        above = aicc[name] - min(aicc.values())
+        error = left_out.get(name.replace(" ", "_"), 1.0)
+        contenders[name] = replace(contender, fit=changed, difference=above, left_out_error=error)
+    return comparing_module._judge(noisy, contenders, 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("aicc", "options", "verdict", "words"),
+    [
+        ({"power": 0.0, "exponential": 5.9}, {}, "power", "Power, a n^-nu: a = "),
+        (
+            {"power": 0.0, "exponential": 5.88},
+            {},
+            CANNOT_TELL,
+            "Cannot tell: power describes the curve best, but not by",
+        ),
+        ({"power": 0.0, "exponential": 9.0}, {"p_value": 0.0011}, "power", "Power, a n^-nu: a = "),
+        ({"power": 0.0, "exponential": 9.0}, {"p_value": 0.0009}, NONE_FITS, "None of the laws fits: power comes near"),
+        ({"power": 0.0, "exponential": 9.0}, {"p_value": np.nan}, "power", "Power, a n^-nu: a = "),
+        (
+            {"power": 0.0, "exponential": 9.0},
+            {"exponential": 0.9},
+            CANNOT_TELL,
+            "Cannot tell: power describes the curve best (",
+        ),
+        ({"power": 0.0, "exponential": 9.0}, {"exponential": np.nan}, "power", "Power, a n^-nu: a = "),
+        (
+            {"power with asymptote": 0.0, "power": 1.9, "exponential": 9.0},
+            {},
+            "power",  # the asymptote gains too little
+            "Power, a n^-nu: a = ",
+        ),
+        (
+            {"power with asymptote": 0.0, "power": 2.1, "exponential": 9.0},
+            {},
+            "power with asymptote",
+            "Power with asymptote, a n^-nu + c: a = ",
+        ),
+        (
+            {"power": 0.0, "power with asymptote": 1.0, "exponential": 9.0},
+            {"power_with_asymptote": 0.5},
+            "power",  # left-out sizes are predicted by a law of the same family
+            "Power, a n^-nu: a = ",
+        ),
+        ({"exponential": 0.0, "power": 9.0}, {}, "exponential", "Exponential, a exp(-b n): a = "),
+    ],
+)
+def test_the_thresholds_of_a_verdict(
+    aicc: dict[str, float], options: dict[str, float], verdict: str, words: str, rng: np.random.Generator
+) -> None:
+    noisy = runs_of(2 * SIZES**-0.4, rng)
+    found = judged(noisy, compare(noisy, draws=10), aicc, **options)
+    assert found.verdict == verdict
+    assert found.sentence.startswith(words)
+    best, *others = sorted(aicc, key=lambda name: aicc[name])
+    runner_up = next(name for name in others if LAWS[name].family != LAWS[best].family)
+    assert (found.best, found.runner_up) == (best, runner_up)
+    assert found.difference.value == pytest.approx(aicc[runner_up])
+    weight = 1 / (1 + math.exp(-aicc[runner_up] / 2))
+    assert found.weight == pytest.approx(weight)
+    assert found.faster_than_power == pytest.approx(weight if best == "exponential" else 1 - weight)
+    if options.get("exponential") == 0.9:
+        assert found.sentence.endswith("), but exponential predicts left-out sizes.")
+
+
+def test_one_family_that_can_be_judged_is_not_a_comparison() -> None:
+    errors = 2 * SIZES**-0.4 * [1.01, 1, 0.99, 1, 1.01]  # five sizes of unknown noise: too few for an asymptote
+    found = compare(curve(SIZES, errors), ["exponential with asymptote", "power"], draws=2)
+    assert (found.verdict, found.best, found.runner_up) == (CANNOT_TELL, "power", None)
+    assert (found.weight, found.faster_than_power) == (1.0, 0.0)
+    assert math.isnan(found.difference.value)
+    assert found.sentence == "Cannot tell: there are too few sizes to judge more than the family of power."
+    assert [contender.weight for contender in found.contenders.values()] == [1.0, 0.0]
+    assert [contender.difference for contender in found.contenders.values()] == [0.0, np.inf]
 
 
 # --- exponents and verdicts --------------------------------------------------------------------------------------
@@ -392,7 +620,17 @@ def test_the_comparison_with_random_subsets_repeats(rng: np.random.Generator) ->
         f"AICc (weight {first.weight:.3g})."
     )
     np.testing.assert_array_equal(first.random.samples["nu"], expected.samples["nu"])
+    assert first.frontier.sentence == compare(frontier, draws=30, seed=2).sentence
+    assert (first.end_exponent, first.random_exponent) == (
+        local_exponents(frontier, span=3, draws=30, seed=2)[-1],
+        expected["nu"],
+    )
+    scores = {name: contender.fit.aicc for name, contender in first.frontier.contenders.items()}
+    faster = min(scores["exponential"], scores["exponential with asymptote"])
+    assert first.aicc_difference == pytest.approx(min(scores["power"], scores["power with asymptote"]) - faster)
+    assert first.weight == first.frontier.faster_than_power
     end = local_exponents(frontier, span=3, draws=30, seed=2)
+    assert first.end_exponent == end[-1]
     freedom = min(frontier.freedom, random.freedom)
     difference = end[-1].value - expected["nu"].value
     assert first.gain == interval(difference, end.samples[:, -1] - expected.samples["nu"], freedom)

@@ -88,6 +88,57 @@ def test_each_run_is_judged_by_the_others() -> None:
     np.testing.assert_allclose(found.curve.runs, [[0.4, 0.5]])
 
 
+def test_runs_are_judged_by_the_mean_of_those_that_there_are() -> None:
+    """Seed 0 is judged by one run of fraction 1 (0.42) and two of 0.5 (0.39 on average); 0.25 has no other run."""
+    rows = [(1.0, 0, 0.40), (1.0, 1, 0.42), (0.5, 0, 0.30), (0.5, 1, 0.50), (0.5, 2, 0.28), (0.25, 0, 0.01)]
+    fractions, seeds, errors = zip(*rows, strict=True)
+    found = pareto_frontier([10] * 6, fractions, errors, seed=seeds)
+    assert (found.keep_fraction.tolist(), found.lowest_mean.tolist()) == ([0.25], [0.01])
+    np.testing.assert_allclose(found.error, [0.30])  # seeds 1 and 2 are sent to fraction 0.25, where they have no runs
+
+
+def test_a_fraction_is_not_judged_beyond_its_largest_size() -> None:
+    """By seed 0 alone, fraction 0.25 at 2000 is better than fraction 1 at 4000; at 4000 it was not measured."""
+    found = pareto_frontier(
+        kept_size=[2000, 2000, 2000, 2000, 4000, 4000],
+        keep_fraction=[0.25, 0.25, 1.0, 1.0, 1.0, 1.0],
+        error=[0.09, 0.09, 0.2, 0.2, 0.1, 0.04],
+        seed=[0, 1, 0, 1, 0, 1],
+    )
+    assert found.keep_fraction.tolist() == [0.25, 1.0]
+    assert found.curve.runs is not None
+    np.testing.assert_allclose(found.curve.runs, [[0.09, 0.09], [0.1, 0.04]])
+
+
+def test_of_equal_fractions_the_larger_is_shown() -> None:
+    for fractions in ([0.25, 1.0, 0.5], [1.0, 0.5, 0.25]):
+        found = pareto_frontier([10, 10, 10], fractions, [0.3, 0.3, 0.3])
+        assert [(row.kept_size, row.keep_fraction) for row in found] == [(10, 1.0)]  # needs the smallest initial size
+    assert pareto_frontier([10, 20], [1.0, 1.0], [0.3, 0.3]).kept_size.tolist() == [10]
+
+
+def test_folds_are_seeds_in_turn() -> None:
+    """With two folds, seeds 0 and 2 are judged by 1 and 3, and the other way round."""
+    errors = {1.0: [0.4, 0.2, 0.41, 0.21], 0.5: [0.3, 0.5, 0.31, 0.51]}
+    rows = [(f, seed, error) for f, of_seeds in errors.items() for seed, error in enumerate(of_seeds)]
+    fractions, seeds, values = zip(*rows, strict=True)
+    found = pareto_frontier([10] * 8, fractions, values, seed=seeds, folds=2)
+    assert found.curve.runs is not None
+    np.testing.assert_allclose(found.curve.runs, [[0.4, 0.5, 0.41, 0.51]])
+    each = pareto_frontier([10] * 8, fractions, values, seed=seeds, folds=4)
+    alone = pareto_frontier([10] * 8, fractions, values, seed=seeds)
+    np.testing.assert_array_equal(each.curve.error, alone.curve.error)
+
+
+def test_several_runs_without_seeds_are_averaged() -> None:
+    found = pareto_frontier([20, 10, 20, 10, 10], [0.5] * 5, [0.2, 0.4, 0.1, 0.5, 0.6])
+    assert (found.kept_size.tolist(), found.initial_size.tolist()) == ([10, 20], [20, 40])
+    np.testing.assert_allclose(found.error, [0.5, 0.15])
+    assert found.curve.runs is not None
+    np.testing.assert_array_equal(found.curve.runs, [[0.4, 0.5, 0.6], [0.2, 0.1, np.nan]])
+    assert found.curve.freedom == 3
+
+
 def test_where_one_fraction_is_clearly_best_both_agree(rng) -> None:
     columns = table(lambda n, f, seed: n**-0.3 * f**0.5 * (1 + 0.01 * rng.standard_normal()), seeds=5)
     found = pareto_frontier(**columns)
@@ -148,6 +199,28 @@ def test_means_with_standard_errors() -> None:
             r"single runs\. Average them first, or give seed instead of stderr\.$",
         ),
         ({"keep_fraction": [1.0, 0.0, 1.0, 1.0]}, "^keep_fraction must be finite and above 0, got 0 in row 1"),
+        ({"kept_size": [10, 10, 0, 20]}, "^kept_size must be finite and above 0, got 0 in row 2"),
+        ({"keep_fraction": [1.0, 0.5, 1.25, 1.5]}, r"^keep_fraction must be in \(0, 1\], got 1.5 in row 3\.$"),
+        (
+            {"keep_fraction": [1.0, 0.5]},
+            r"^columns must have one value per row, got 4 of kept_size and 2 of keep_fraction and 4 of error\.$",
+        ),
+        ({"error": [0.4, 0.3]}, "got 4 of kept_size and 4 of keep_fraction and 2 of error"),
+        ({"kept_size": [10, 10]}, "got 2 of kept_size and 4 of keep_fraction and 4 of error"),
+        (
+            {"seed": [0, 0, 1, 2], "stderr": [1, 1, 1, 1]},
+            r"^rows are single runs with a seed or means with a stderr, not both\. Leave one of them out\.$",
+        ),
+        (
+            {"seed": [0, 0, 1, 2]},
+            r"^no run can be judged by others at kept size 10: every fraction there needs runs of two seeds or more\. "
+            r"Add runs, or leave seed out\.$",
+        ),
+        (
+            {"seed": ["x", "x", "y", "y"]},
+            r"^seed y comes 2 times at kept size 20 and keep_fraction 1\. Give every run of a point a seed of its",
+        ),
+        ({"seed": [0, 0, 1, 2], "folds": 1}, "^folds must be from 2 to the number of seeds, 3, got 1"),
         ({"stderr": [0.1, 0.1]}, "^columns must have one value per row, got 4 of kept_size and 2 of stderr"),
     ],
 )

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -487,7 +488,7 @@ def test_clusters_of_a_column() -> None:
 # --- columns of tables -------------------------------------------------------------------------------------------
 
 
-def dictionary(codes: list[int | None], values: Any) -> pa.Array:
+def dictionary(codes: Sequence[int | None], values: Any) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), values)
 
 
@@ -665,6 +666,7 @@ def test_columns_are_called_by_their_names() -> None:
         (id_column, "id", "ids", "ids", "every example needs an id"),
         (label_column, "label", "labels", "classes", "label such rows or drop them"),
     ):
+        options: dict[str, Any]
         for options, name in (({}, usual), ({"name": "mine"}, "mine")):
             with pytest.raises(PareError) as caught:
                 read(chunked(1, None, None), "x", **options)

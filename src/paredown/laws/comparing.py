@@ -31,8 +31,7 @@ class Contender:
         fit: the law fitted to all sizes.
         difference: AICc above that of the best law.
         weight: Akaike weight among all laws compared.
-        left_out_error: root mean square error in log error of predicting each size from all others; NaN if the
-            others are too few for the law.
+        left_out_error: root mean square error in log error of predicting each size from all others.
     """
 
     fit: LawFit
@@ -167,8 +166,6 @@ def _difference(curve: Curve, contenders: dict[str, Contender], family: str, dra
 def _left_out(curve: Curve, name: str) -> float:
     """Leave-one-size-out: root mean square error in log error, weighted as the fit is."""
     law = LAWS[name]
-    if len(curve) - 1 < len(law.names):
-        return float("nan")
     n = len(curve)
     without = weights(curve) * (1 - np.eye(n))  # row i gives no weight to size i
     amplitude, rate, asymptote, _ = solve(law, curve.size, np.tile(np.log(curve.error), (n, 1)), without)

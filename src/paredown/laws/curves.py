@@ -209,6 +209,6 @@ def _table(which: NDArray[np.intp], errors: Array, seed: ArrayLike | None, diffe
                 f"paired runs need every seed once at every size, got {count[row, run]} rows of seed {seeds[run]} at "
                 f"size {different[row]:g}. Leave such seeds out, or use paired=False."
             )
-    table = np.full((len(different), int(place.max(initial=0)) + 1), np.nan)
+    table = np.full((len(different), int(place.max()) + 1), np.nan)
     table[which, place] = errors
     return table

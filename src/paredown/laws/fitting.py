@@ -32,7 +32,7 @@ class LawFit:
         rms_log_error: root mean square of the residuals in log error; 0.02 is a typical miss of 2 %.
         r_squared: fraction of the (weighted) variance of log error explained.
         chi_squared: sum of the squared residuals in units of their standard errors (of 1, if those are unknown).
-        p_value: how likely so bad a fit is if the law holds; NaN if the noise is unknown or no residual is free.
+        p_value: how likely so bad a fit is if the law holds; NaN if the noise is unknown.
         aicc: Akaike's information criterion for few points; infinite if there are too few to judge the law at all.
         samples: parameters of the bootstrap's fits, arrays of shape (draws,).
     """
@@ -83,11 +83,11 @@ def fit(curve: Curve, law: str = "power", *, draws: int = BOOTSTRAP, seed: int =
     form = find_law(law)
     check_points(curve)
     best = solve(form, curve.size, np.log(curve.error)[None], weights(curve))
-    free = len(curve) - len(form.names)
+    free = len(curve) - len(form.names)  # one or more: a law has three parameters at most
     centre = np.log(form.predict(curve.size, *(value[0] for value in best[:3])))
     rng = np.random.default_rng(seed)
     if curve.stderr is None:
-        noise = np.sqrt(best.loss[0] / max(free, 1))
+        noise = np.sqrt(best.loss[0] / free)
         targets = centre + noise * rng.standard_normal((draws, len(curve)))
     else:
         targets = curve.resample(draws, rng, None if curve.runs is not None else centre)
@@ -150,7 +150,7 @@ def _predict(law: Law, size: Array, values: Mapping[str, Any]) -> Array:
 
 
 def _p_value(loss: float, free: int, curve: Curve) -> float:
-    if curve.stderr is None or free <= 0:
+    if curve.stderr is None:
         return float("nan")
     if np.isinf(curve.freedom):
         return float(chi_squared.sf(loss, free))

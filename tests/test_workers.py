@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paredown.errors import PareError
 from paredown.train.runtime import available_workers, default_device
-from paredown.workers import Crew, available_cores, run_jobs, worker_number
+from paredown.workers import Crew, _time_limits, available_cores, run_jobs, worker_number
 
 
 def add(common: float, job: Any) -> Any:
@@ -97,6 +98,44 @@ def test_workers_take_the_graphics_cards_in_turn(monkeypatch: pytest.MonkeyPatch
     assert devices == ["cuda:0", "cuda:1", "cuda:2", "cuda:0"]
     monkeypatch.setattr("paredown.train.runtime.version", lambda name: "2.9.0+cpu")
     assert available_workers() == available_cores()  # a build without CUDA is not asked
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "limits"),
+    [
+        ("0::/\n", {"cpu.max": "max 100000\n"}, []),
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, [2]),
+        ("0::/a/b\n", {"a/cpu.max": "300000 100000\n", "a/b/cpu.max": "max 100000\n"}, [3]),
+        ("0::/a\n", {"b/cpu.max": "100000 100000\n"}, []),
+        ("5:memory:/\n4:cpu,cpuacct:/x\n0::/\n", {"cpu,cpuacct/x/cpu.cfs_quota_us": "50000\n"}, [1]),
+        ("4:cpu:/x\n", {"cpu/x/cpu.cfs_quota_us": "-1\n"}, []),
+        ("4:cpu:/x\n", {"cpu/cpu.cfs_quota_us": "400000\n"}, [4]),
+        ("", {}, []),
+    ],
+)
+def test_a_container_may_have_less_time_than_cores(
+    membership: str, files: dict[str, str], limits: list[int], tmp_path: Path
+) -> None:
+    (tmp_path / "cgroup").write_text(membership)
+    for name, text in files.items():
+        place = tmp_path / "mounted" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        (place.parent / "cpu.cfs_period_us").write_text("100000\n")
+    assert list(_time_limits(tmp_path / "cgroup", tmp_path / "mounted")) == limits
+    assert list(_time_limits(tmp_path / "none", tmp_path / "mounted")) == []
+
+
+def test_cores_are_those_the_process_may_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paredown.workers._time_limits", lambda *_: [])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 6}, raising=False)
+    assert available_cores() == 3
+    monkeypatch.setattr("paredown.workers._time_limits", lambda *_: [7, 2])
+    assert available_cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr("paredown.workers._time_limits", lambda *_: [])
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert available_cores() == 1
 
 
 def test_a_crew_stays_for_further_jobs() -> None:

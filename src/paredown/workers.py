@@ -7,14 +7,16 @@ again, so a script needs no `if __name__ == "__main__"`. JSON keeps every bit of
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import count
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple
@@ -36,8 +38,33 @@ class Outcome(NamedTuple):
 
 
 def available_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many cores this process may use: of those it may run on, no more than a container's share of time allows."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([cores, *_time_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]))
+
+
+def _time_limits(membership: Path, mounted: Path) -> Iterator[int]:
+    """What the control groups of a Linux process allow, in cores; a group's limit holds for all groups inside it."""
+    with suppress(OSError):
+        for line in membership.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            root = mounted / controllers  # of version 2, which has one hierarchy, where no controllers are named
+            inside = root / path.lstrip("/")
+            for group in (inside, *inside.parents):
+                if group.is_relative_to(root):
+                    with suppress(OSError, ValueError):  # ValueError: "max", no limit
+                        if controllers:
+                            quota, period = (_number(group / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+                        else:
+                            quota, period = map(int, (group / "cpu.max").read_text(encoding="utf-8").split())
+                        if quota > 0:
+                            yield math.ceil(quota / period)
+
+
+def _number(path: Path) -> int:
+    return int(path.read_text(encoding="utf-8"))
 
 
 def worker_number() -> int | None:

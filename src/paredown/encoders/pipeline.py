@@ -5,7 +5,6 @@ Threads are enough because Pillow decodes and resizes, numpy normalises and the 
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,7 @@ from paredown.encoders.base import Encoder
 from paredown.errors import PareError
 from paredown.sources import ImageSource, OnError, Skipped
 from paredown.sources.images import decode_image
+from paredown.workers import available_cores
 
 __all__ = ["Encoded", "default_workers", "encode_images", "prepared_images", "unreadable"]
 
@@ -37,7 +37,7 @@ class Encoded(NamedTuple):
 
 def default_workers() -> int:
     """One thread per usable core, at most eight. The bound is a guess, not a measurement."""
-    return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return min(8, available_cores())
 
 
 def prepared_images(

@@ -162,19 +162,35 @@ def test_workers_end_with_the_iterator() -> None:
     assert not alive(first.value)
 
 
-def test_workers_end_when_their_parent_is_killed() -> None:
-    code = (
-        "from paredown.workers import run_jobs\n"
-        "for outcome in run_jobs('test_workers:add', ['pid', 'sleep'], workers=1):\n"
-        "    print(outcome.value, flush=True)\n"
-    )
+SCRIPT = (  # without `if __name__ == "__main__"`
+    "import os\n"
+    "from paredown.workers import run_jobs\n"
+    "print('script', os.getpid(), flush=True)\n"
+    "for outcome in run_jobs('test_workers:add', ['pid', 'sleep'], workers=1):\n"
+    "    print(outcome.value, flush=True)\n"
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_workers_of_a_plain_script_end_with_it(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+    parent = subprocess.Popen(
+        [sys.executable, tmp_path / "script.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
     assert parent.stdout is not None
-    with parent.stdout as lines:
-        worker = int(lines.readline())
-        parent.kill()
-        parent.wait()
+    assert parent.stdout.readline() == f"script {parent.pid}\n"
+    worker = int(parent.stdout.readline())  # and not the script's first line again
+    os.killpg(parent.pid, number)  # as a terminal does
+    rest, errors = parent.communicate()
+    assert parent.returncode == -number
+    assert rest == ""
+    assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
     for _ in range(100):
         if not alive(worker):
             return

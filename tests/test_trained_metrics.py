@@ -317,3 +317,12 @@ def test_k_beside_trained_metrics_is_that_of_the_prototypes(source) -> None:
     found = score_all(source, metrics=["el2n", "prototypes"], k=3, members=2, epochs=1, sensitivity=False)
     assert found["prototypes"].provenance["report"]["k"] == 3
     assert "k" not in found["el2n"].provenance["options"]
+
+
+def test_of_shared_options_each_metric_takes_its_own() -> None:
+    shared = {"k": 5, "epochs": 2, "neighbours": 3}
+    assert METRICS["prototypes"].own_options(shared) == {"k": 5}
+    assert METRICS["el2n"].own_options(shared) == {"epochs": 2}  # this k is the prototypes'
+    shared["pseudo_labels"] = True
+    assert METRICS["el2n"].own_options(shared) == {"k": 5, "epochs": 2, "pseudo_labels": True}
+    assert METRICS["typicality"].own_options(shared) == {"neighbours": 3}

@@ -134,17 +134,12 @@ def score_all(
         if not any(option in METRICS[metric].options for metric in metrics):
             raise PareError(f"none of the metrics {', '.join(metrics)} has an option {option!r}.")
     _check_seed(seed)
-
-    def own(metric: str) -> dict[str, Any]:
-        """The options of one metric; `k` without pseudo-labels is that of the prototypes beside it."""
-        foreign = {"k"} if "training" in METRICS[metric].needs and not options.get("pseudo_labels") else set()
-        return {name: value for name, value in options.items() if name in METRICS[metric].options.keys() - foreign}
-
+    own = {metric: METRICS[metric].own_options(options) for metric in metrics}
     plain = opened = _open(source, labels, ids, on_error)
     for metric in metrics:
-        _check_labels(opened, metric, own(metric))
+        _check_labels(opened, metric, own[metric])
     _check_kept(opened, metrics, options, embeddings)
-    embedding = [metric for metric in metrics if "embeddings" in METRICS[metric].needs_with(own(metric))]
+    embedding = [metric for metric in metrics if "embeddings" in METRICS[metric].needs_with(own[metric])]
     groups: dict[Any, list[str]] = {}
     for metric in dict.fromkeys(metrics):
         groups.setdefault(METRICS[metric].together or metric, []).append(metric)
@@ -157,7 +152,7 @@ def score_all(
         for names in groups.values():
             parts = None if checkpoint is None else Path(checkpoint) / "-".join(names)
             needed = opened if names[0] in embedding else plain
-            for scores, _ in Job(tuple(names), own(names[0]), seed, track, parts, trusted=trust_source).run(needed):
+            for scores, _ in Job(tuple(names), own[names[0]], seed, track, parts, trusted=trust_source).run(needed):
                 found[scores.metric] = scores
     return {metric: found[metric] for metric in metrics}
 
@@ -184,8 +179,7 @@ def check_scoring(
     _check_seed(seed)
     for source in sources:
         for metric in metrics:
-            own = {name: value for name, value in options.items() if name in METRICS[metric].options}
-            _check_labels(source, metric, own)
+            _check_labels(source, metric, METRICS[metric].own_options(options))
         _check_kept(source, metrics, options, embeddings)
         k = options.get("k")
         if k is not None and not 1 <= k <= len(source):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -83,6 +83,11 @@ class Metric:
             if option not in self.options:
                 known = ", ".join(self.options) or "none"
                 raise PareError(f"metric {name!r} has no option {option!r}; its options: {known}.")
+
+    def own_options(self, shared: Mapping[str, Any]) -> dict[str, Any]:
+        """Of options given for several metrics, those of this one: `k` is the prototypes' unless it makes labels."""
+        foreign = {"k"} if "training" in self.needs and not shared.get("pseudo_labels") else set()
+        return {name: value for name, value in shared.items() if name in self.options.keys() - foreign}
 
     def needs_with(self, options: dict[str, Any]) -> tuple[str, ...]:
         """What the metric needs under some of its options: clusters may replace labels, and images embeddings."""

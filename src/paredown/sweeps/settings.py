@@ -127,12 +127,7 @@ class Probe:
         if "scores" in own:
             return Scorer(own.get("metric"), scores=own["scores"])
         metric = own.pop("metric", name)
-        options = {**self.options, **own}
-        entry = METRICS[metric]
-        # `k` without pseudo-labels is that of the prototypes beside a metric that trains.
-        foreign = {"k"} if "training" in entry.needs and not options.get("pseudo_labels") else set()
-        taken = {key: value for key, value in options.items() if key in entry.options.keys() - foreign}
-        return Scorer(metric, taken)
+        return Scorer(metric, METRICS[metric].own_options({**self.options, **own}))
 
     def check(self) -> None:
         known = sorted({option for metric in METRICS.values() for option in metric.options})

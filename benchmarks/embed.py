@@ -9,7 +9,7 @@ size (Pillow's draft mode, which paredown does not use) would save of photograph
 the embeddings of the full size. The most that doing the steps at the same time can bring on c cores, where the network
 itself uses all of them, is (share of decoding and preparing + share of encoding / c) / (1 / c).
 
-Third table: images per second of `paredown.encoders.encode` on JPEG photographs of 640 x 427, with threads that decode
+Third table: images per second of `embeddings.encoders.encode` on JPEG photographs of 640 x 427, threads decoding
 ahead of the network, divided by those of decoding and encoding in turns, on all cores; and the same of CPU time.
 
 Run: python benchmarks/embed.py [rounds]
@@ -31,9 +31,9 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 import paredown as pdn
-from paredown.encoders import Encoder, encode, load_encoder
-from paredown.encoders.runtime import run_model
-from paredown.encoders.torchvision_on_cpu import import_torchvision
+from paredown.embeddings.encoders import Encoder, encode, load_encoder
+from paredown.embeddings.encoders.inference import run_model
+from paredown.embeddings.encoders.torchvision_on_cpu import import_torchvision
 from paredown.sources import ImageSource
 
 TIMM = ("resnet18", "resnet50", "vit_small_patch16_224")
@@ -60,7 +60,7 @@ def compare_runtimes(rounds: int) -> None:
     import_torchvision()
     import timm
 
-    from paredown.encoders.efficientnet import efficientnet_lite0
+    from paredown.embeddings.encoders.efficientnet import efficientnet_lite0
 
     print("| network | images per second, ONNX Runtime over torch | least cosine |\n|---|---|---|")
     models = {"efficientnet_lite0": efficientnet_lite0()}

@@ -1,6 +1,6 @@
 """How much faster are the networks of an ensemble as one batched product than one after another?
 
-The recipe's own loop (`paredown.train.train`) trains the same networks in turn; every cell is its CPU time divided by
+The recipe's own loop (`training.train`) trains the same networks in turn; every cell is its CPU time divided by
 that of `train_ensemble`, on one thread, each pair of measurements right after another and the median of them taken. The
 networks are the same ones: the table also shows the largest difference of their logits.
 
@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.train import Examples, Recipe, find_recipe, train
-from paredown.train.ensembles import train_ensemble
-from paredown.train.runtime import torch_threads
+from paredown.training import Examples, Recipe, find_recipe, train
+from paredown.training.devices import torch_threads
+from paredown.training.ensembles import train_ensemble
 
 ROWS, EPOCHS, CLASSES = 2_560, 2, 10
 CASES = (("mlp", 100), ("mlp", 784), ("linear", 512))

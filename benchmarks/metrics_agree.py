@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.metrics.costs import estimate_cost
 from paredown.metrics.prototypes import rank_correlation
 from paredown.scoring import score_all
+from paredown.scoring.costs import estimate_cost
 from paredown.sources import ArraySource
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")

@@ -95,8 +95,8 @@ def scoring_alone(path: Path, k: int) -> dict[str, float | str]:
     import faiss
     import numpy as np
 
-    from paredown.kernels import choose_search
-    from paredown.metrics.kmeans import spherical_kmeans
+    from paredown.clustering.kernels import choose_search
+    from paredown.clustering.kmeans import spherical_kmeans
 
     faiss.omp_set_num_threads(1)
     rows = np.load(path, mmap_mode="r")

@@ -68,7 +68,7 @@ def prune(file: Path) -> None:
 
 
 def numpy_sort(file: Path) -> NDArray[np.bool_]:
-    from paredown.data import hash_ids
+    from paredown.ids import hash_ids
 
     table = pq.read_table(file, use_threads=False)
     scores, labels = table["el2n"].to_numpy(), table["label"].to_numpy()
@@ -108,7 +108,7 @@ def duckdb_window(file: Path) -> NDArray[np.bool_]:
 
     connection = duckdb.connect()
     connection.execute("SET threads = 1; SET preserve_insertion_order = false; SET enable_progress_bar = false")
-    # The same hash of the id as `paredown.data.hash_ids` with seed 0; DuckDB's own product does not wrap.
+    # The same hash of the id as `paredown.ids.hash_ids` with seed 0; DuckDB's own product does not wrap.
     connection.execute(
         """
         CREATE MACRO product(a, b) AS ((a::UHUGEINT * b::UHUGEINT) & 18446744073709551615::UHUGEINT)::UBIGINT;

@@ -171,7 +171,7 @@ def _write_model(metric: str) -> Callable[[], None]:
 def _train() -> None:
     from paredown import Recorder
     from paredown.sources import open_source
-    from paredown.train import find_recipe, load_examples, train
+    from paredown.training import find_recipe, load_examples, train
 
     examples = load_examples(open_source("x.npy", labels=np.load("y.npy")), find_recipe("linear"))
     recorder = Recorder(30, 3)
@@ -180,7 +180,7 @@ def _train() -> None:
 
 def _save_weights() -> None:
     from paredown.sources import open_source
-    from paredown.train import find_recipe, load_examples, train
+    from paredown.training import find_recipe, load_examples, train
 
     examples = load_examples(open_source("x.npy", labels=np.load("y.npy")), find_recipe("linear"))
     train("linear", examples, epochs=1).save_weights("weights.pt", overwrite=True)
@@ -273,7 +273,7 @@ def _compare_on_digits() -> None:
 def _demo() -> int:
     """The demo, measured already and drawn without matplotlib."""
     from paredown import demo
-    from paredown.cli import demo as verb
+    from paredown.cli import demo_command as verb
 
     rows = [demo.DemoRow(*row) for row in pickle.loads(Path("compared.pickle").read_bytes())]
     demo.run_demo = lambda **_: rows  # type: ignore[assignment]

@@ -62,14 +62,14 @@ def _read_labels(path: Path) -> bool:
 
 
 def _import_scores(path: Path) -> bool:
-    from paredown.importing import import_scores
+    from paredown.scoring.imported_scores import import_scores
 
     import_scores(path, higher_is="harder")
     return False
 
 
 def _read_scores(path: Path) -> bool:
-    from paredown.io import is_scores, read_scores
+    from paredown.score_files import is_scores, read_scores
 
     is_scores(path)
     read_scores(path)
@@ -77,7 +77,7 @@ def _read_scores(path: Path) -> bool:
 
 
 def _read_manifest(path: Path) -> bool:
-    from paredown.io import read_manifest
+    from paredown.score_files import read_manifest
 
     read_manifest(path)
     return False
@@ -107,21 +107,21 @@ def _read_recording(path: Path) -> bool:
 
 
 def _read_checkpoint(path: Path) -> bool:
-    from paredown.encoders.pretrained import read_checkpoint
+    from paredown.embeddings.encoders.pretrained import read_checkpoint
 
     read_checkpoint(path)
     return False
 
 
 def _read_pixel_encoder(path: Path) -> bool:
-    from paredown.encoders.pixels import _load
+    from paredown.embeddings.encoders.pixel_pca import _load
 
     _load(path, 0)
     return False
 
 
 def _read_onnx(path: Path) -> bool:
-    from paredown.encoders.runtime import onnx_file, read_training
+    from paredown.embeddings.encoders.inference import onnx_file, read_training
 
     read_training(path)
     onnx_file(path)
@@ -344,7 +344,7 @@ def _score_pt(folder: Path) -> Path:
 
 def _scores(folder: Path) -> Path:
     import paredown
-    from paredown.data import Labels, Scores
+    from paredown.scores import Labels, Scores
 
     scores = Scores(_VECTORS[:, 0], np.array(_IDS), labels=Labels.of(_LABELS), clusters=_LABELS)
     paredown.write_scores(scores, folder / "x.parquet")
@@ -409,8 +409,8 @@ def _pixel_encoder(folder: Path) -> Path:
 def _onnx(folder: Path) -> Path:
     import torch
 
-    from paredown.encoders.base import Preprocess
-    from paredown.encoders.runtime import export_onnx
+    from paredown.embeddings.encoders.base import Preprocess
+    from paredown.embeddings.encoders.inference import export_onnx
 
     network = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
     (folder / "x.onnx").write_bytes(export_onnx(network.eval(), 8, preprocess=Preprocess()))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from paredown.sweeps import jobs, sweep
-from paredown.train import Examples, Recipe
+from paredown.training import Examples, Recipe
 from paredown.workers import Crew
 
 SECONDS = 0.05  # that a student takes, so that there is a moment to be killed in

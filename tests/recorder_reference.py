@@ -13,7 +13,7 @@ from operator import add
 
 import numpy as np
 
-from paredown.recorder.observe import lengths_with_one, observe
+from paredown.recorder.observations import lengths_with_one, observe
 
 UNIT = 2**47
 HALF = 2**31

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import paredown as pdn
-from paredown import fitting
 from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError
+from paredown.scoring import scoring_job as fitting
 from paredown.sources import base
 
 

@@ -47,7 +47,7 @@ def test_code_blocks_run(page, paredown, tmp_path, digits, capsys, request) -> N
         (tmp_path / "scores").mkdir()
         pdn.write_scores(scores, tmp_path / "scores" / "part-0.parquet")
     if page == "docs/recording.md":  # Lightning and transformers import a torchvision that may not fit its torch
-        from paredown.encoders.torchvision_on_cpu import import_torchvision
+        from paredown.embeddings.encoders.torchvision_on_cpu import import_torchvision
 
         import_torchvision()
         request.getfixturevalue("one_torch_thread")

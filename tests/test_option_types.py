@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from paredown.errors import PareError
-from paredown.kinds import check_fields, check_value, parse_value
+from paredown.option_types import check_fields, check_value, parse_value
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 import paredown as pdn
-from paredown.data import Scores
 from paredown.pruning import class_table, estimate
+from paredown.scores import Scores
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def test_estimate_counts_what_is_there(digits, image_folder) -> None:
 
 
 def test_estimate_measures_a_given_encoder(image_folder) -> None:
-    from paredown.encoders import load_encoder
+    from paredown.embeddings.encoders import load_encoder
 
     calls = []
 
@@ -245,7 +245,7 @@ def test_estimate_measures_a_given_encoder(image_folder) -> None:
 
 
 def test_pixel_pca_is_white_and_keeps_what_differs(rng) -> None:
-    from paredown.encoders.pixels import fit_pixel_pca
+    from paredown.embeddings.encoders.pixel_pca import fit_pixel_pca
 
     pixels = np.clip(rng.normal(128, 20, (500, 3072)) + 60 * rng.standard_normal((500, 1)), 0, 255).astype(np.uint8)
     encoded = fit_pixel_pca(pixels).encode(pixels)

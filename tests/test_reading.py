@@ -23,10 +23,10 @@ from PIL import Image
 
 import paredown as pdn
 from paredown.errors import PareError
-from paredown.importing import import_scores
-from paredown.io import read_manifest, read_scores
-from paredown.models import read_model
 from paredown.reading import check_regular, explain, read_array, read_arrays, read_json, read_parquet, reading
+from paredown.score_files import read_manifest, read_scores
+from paredown.scoring.imported_scores import import_scores
+from paredown.scoring.saved_models import read_model
 from paredown.sources import ImageSource, Skipped, load_column, open_source
 from paredown.sweeps.settings import read_settings
 

@@ -10,16 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paredown.errors import PareError
-from paredown.records import (
-    canonical,
-    changes,
-    check_same,
-    digest,
-    json_values,
-    read_record,
-    tuples,
-    write_record,
-)
+from paredown.records import canonical, changes, check_same, digest, json_values, read_record, tuples, write_record
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from paredown.errors import PareError
-from paredown.train.runtime import available_workers, default_device
+from paredown.training.devices import available_workers, default_device
 from paredown.workers import Crew, _time_limits, available_cores, run_jobs, worker_number
 
 
@@ -83,7 +83,7 @@ def test_workers_have_numbers_and_a_new_one_takes_that_of_the_dead() -> None:
 def test_workers_take_the_graphics_cards_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    monkeypatch.setattr("paredown.train.runtime.version", lambda name: "2.9.0")
+    monkeypatch.setattr("paredown.training.devices.version", lambda name: "2.9.0")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert available_workers() == available_cores()
     assert default_device() == "cpu"
@@ -96,7 +96,7 @@ def test_workers_take_the_graphics_cards_in_turn(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv("PAREDOWN_WORKER", str(number))
         devices.append(default_device())
     assert devices == ["cuda:0", "cuda:1", "cuda:2", "cuda:0"]
-    monkeypatch.setattr("paredown.train.runtime.version", lambda name: "2.9.0+cpu")
+    monkeypatch.setattr("paredown.training.devices.version", lambda name: "2.9.0+cpu")
     assert available_workers() == available_cores()  # a build without CUDA is not asked
 
 

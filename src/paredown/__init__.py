@@ -8,33 +8,43 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from paredown.version import __version__
+
 TYPE_CHECKING = False  # as type checkers take it; typing would be most of what the command line waits for to be ready
 if TYPE_CHECKING:
     from typing import Any
 
+    from paredown import adapters as adapters
+    from paredown import clustering as clustering
+    from paredown import embeddings as embeddings
     from paredown import evaluate as evaluate
     from paredown import laws as laws
+    from paredown import metrics as metrics
     from paredown import perceptron as perceptron
+    from paredown import recorder as recorder
     from paredown import reproduce as reproduce
+    from paredown import sources as sources
+    from paredown import sweeps as sweeps
     from paredown import theory as theory
-    from paredown.data import Labels as Labels
-    from paredown.data import Scores as Scores
-    from paredown.embedding import embed as embed
+    from paredown import training as training
+    from paredown.embeddings import embed as embed
     from paredown.errors import PareError as PareError
     from paredown.exporting import export as export
-    from paredown.importing import import_scores as import_scores
-    from paredown.io import read_manifest as read_manifest
-    from paredown.io import read_scores as read_scores
-    from paredown.io import write_scores as write_scores
     from paredown.metrics import METRICS as METRICS
-    from paredown.models import FittedModel as FittedModel
-    from paredown.models import read_model as read_model
-    from paredown.models import write_model as write_model
     from paredown.pruning import prune as prune
     from paredown.recorder import RECORDED as RECORDED
     from paredown.recorder import Recorder as Recorder
+    from paredown.score_files import read_manifest as read_manifest
+    from paredown.score_files import read_scores as read_scores
+    from paredown.score_files import write_scores as write_scores
+    from paredown.scores import Labels as Labels
+    from paredown.scores import Scores as Scores
     from paredown.scoring import score as score
     from paredown.scoring import score_all as score_all
+    from paredown.scoring.imported_scores import import_scores as import_scores
+    from paredown.scoring.saved_models import FittedModel as FittedModel
+    from paredown.scoring.saved_models import read_model as read_model
+    from paredown.scoring.saved_models import write_model as write_model
     from paredown.selection import STRATEGIES as STRATEGIES
     from paredown.selection import Selection as Selection
     from paredown.selection import balance_score as balance_score
@@ -45,42 +55,48 @@ if TYPE_CHECKING:
     from paredown.verifying import clean as clean
     from paredown.verifying import verify as verify
 
-__version__ = "0.1.0"
-
 # Public name -> the module it lives in; a name that is its own home is a subpackage.
 _HOMES = {
-    "FittedModel": "models",
+    "FittedModel": "scoring.saved_models",
     "METRICS": "metrics",
     "STRATEGIES": "selection",
-    "Labels": "data",
+    "Labels": "scores",
     "PareError": "errors",
     "RECORDED": "recorder",
     "Recorder": "recorder",
-    "Scores": "data",
+    "Scores": "scores",
     "Selection": "selection",
     "StreamedSelection": "selection.streamed",
     "balance_score": "selection",
     "clean": "verifying",
-    "embed": "embedding",
+    "embed": "embeddings",
     "export": "exporting",
-    "import_scores": "importing",
+    "import_scores": "scoring.imported_scores",
     "open_source": "sources",
     "prune": "pruning",
-    "read_manifest": "io",
-    "read_model": "models",
-    "read_scores": "io",
+    "read_manifest": "score_files",
+    "read_model": "scoring.saved_models",
+    "read_scores": "score_files",
     "score": "scoring",
     "score_all": "scoring",
     "select": "selection",
     "sweep": "sweeps",
     "verify": "verifying",
-    "write_model": "models",
-    "write_scores": "io",
+    "write_model": "scoring.saved_models",
+    "write_scores": "score_files",
+    "adapters": "adapters",
+    "clustering": "clustering",
+    "embeddings": "embeddings",
     "evaluate": "evaluate",
     "laws": "laws",
+    "metrics": "metrics",
     "perceptron": "perceptron",
+    "recorder": "recorder",
     "reproduce": "reproduce",
+    "sources": "sources",
+    "sweeps": "sweeps",
     "theory": "theory",
+    "training": "training",
 }
 
 __all__ = ["__version__", *_HOMES]

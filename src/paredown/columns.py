@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from paredown.data import Labels, check_clusters, id_array, name_rows
 from paredown.errors import PareError
+from paredown.ids import id_array, name_rows
+from paredown.scores import Labels, check_clusters
 
 __all__ = [
     "as_written",

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.data import Scores
 from paredown.errors import PareError
 from paredown.progress import Track, silent
+from paredown.scores import Scores
 from paredown.scoring import score
 from paredown.selection import select
 from paredown.standard_errors import standard_error

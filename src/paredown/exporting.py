@@ -16,13 +16,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.data import Labels, find_ids
 from paredown.errors import PareError, unknown_name
 from paredown.files import check_apart, check_output, file_digest, finished_request, is_own, locked, new_output
-from paredown.io import manifest_file, read_manifest
+from paredown.ids import find_ids
 from paredown.progress import Track, silent
 from paredown.reading import check_regular
 from paredown.records import digest
+from paredown.score_files import manifest_file, read_manifest
+from paredown.scores import Labels
 from paredown.sources import Source, VectorSource, named_dataset, open_source
 from paredown.sources.base import FINGERPRINT
 
@@ -200,7 +201,7 @@ def _write_images(kept: _Kept, out: Path) -> None:
 
 
 def _files(kept: _Kept) -> tuple[list[Path], NDArray[np.int64]]:
-    from paredown.sources.images import ImageFiles
+    from paredown.sources.image_files import ImageFiles
 
     source, rows = kept.open()
     if not isinstance(source, ImageFiles):
@@ -237,7 +238,7 @@ def _write_huggingface(kept: _Kept, out: Path) -> None:
         import datasets
     except ImportError as error:
         raise PareError("Hugging Face datasets need an extra: pip install 'paredown[hf]'.") from error
-    from paredown.sources.huggingface import HuggingFaceImages, HuggingFaceVectors
+    from paredown.sources.huggingface_folder import HuggingFaceImages, HuggingFaceVectors
 
     source, rows = kept.open()
     datasets.disable_progress_bars()
@@ -252,7 +253,7 @@ def _make_dataset(source: Source, rows: NDArray[np.int64], labels: Labels | None
     import datasets
     import pyarrow as pa
 
-    from paredown.sources.images import ImageFiles
+    from paredown.sources.image_files import ImageFiles
 
     ids = source.ids[rows]
     columns: dict[str, Any] = {"id": pa.array(ids)}  # from Python numbers, unsigned ones would overflow

@@ -30,8 +30,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from paredown import __version__
 from paredown.errors import PareError
+from paredown.version import __version__
 
 __all__ = [
     "LOCK_SUFFIX",

@@ -17,24 +17,25 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from paredown.checkpoint import remove_parts
-from paredown.data import Labels, Scores, hash_ids
-from paredown.embedding import SHARD_SIZE
-from paredown.encoders import Encoder
-from paredown.encoders.pixels import COMPONENTS, PCA_SAMPLE, thumbnail
+from paredown.clustering.kernels import nearest
+from paredown.embeddings import SHARD_SIZE
+from paredown.embeddings.encoders import Encoder
+from paredown.embeddings.encoders.pixel_pca import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
 from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
-from paredown.io import is_scores, provenance_in, read_scores, score_columns, score_files, write_table
-from paredown.kernels import nearest
+from paredown.ids import hash_ids
 from paredown.metrics import METRICS
 from paredown.metrics.prototypes import choose_k
 from paredown.progress import Track, silent
 from paredown.records import changes, read_record, write_json
+from paredown.score_files import is_scores, provenance_in, read_scores, score_columns, score_files, write_table
+from paredown.scores import Labels, Scores
 from paredown.scoring import open_members, request_digest, score
 from paredown.selection import PAPER_BALANCE, Selection, balance_of_counts, balance_score, select
 from paredown.selection.streamed import ScoreTable, StreamedSelection, open_table, select_streamed
-from paredown.sizes import format_duration, format_size, parse_size
 from paredown.sources import ImageSource, Skipped, Source, VectorSource
 from paredown.sources.base import files_fingerprint
+from paredown.units import format_duration, format_size, parse_size
 
 __all__ = [
     "DEFAULT_MEMORY",

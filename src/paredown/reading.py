@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from paredown.errors import PareError
-from paredown.sizes import format_size
+from paredown.units import format_size
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from paredown.embeddings.store import STATE, read_shard, replacement_of
 from paredown.errors import PareError
 from paredown.files import (
     LOCK_SUFFIX,
@@ -32,14 +33,13 @@ from paredown.files import (
     parts_folder,
     remove_folder,
 )
-from paredown.io import provenance_in
-from paredown.models import read_model
 from paredown.progress import Track, silent
 from paredown.reading import damaged, read_array, read_arrays, reading
 from paredown.recorder.storage import read_recording
 from paredown.records import json_values, read_record
+from paredown.score_files import provenance_in
+from paredown.scoring.saved_models import read_model
 from paredown.sources.arrays import RECORD
-from paredown.store import STATE, read_shard, replacement_of
 
 __all__ = ["Leftover", "Problem", "Verified", "clean", "verify"]
 

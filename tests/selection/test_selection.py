@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import paredown as pdn
-from paredown.data import Labels, Scores, hash_ids, id_array
 from paredown.errors import PareError
+from paredown.ids import hash_ids, id_array
+from paredown.scores import Labels, Scores
 from paredown.selection import STRATEGIES, class_floors, class_quotas
 
 STRATEGY = st.sampled_from(sorted(STRATEGIES))

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import paredown as pdn
 from paredown.errors import PareError
-from paredown.io import read_scores
+from paredown.score_files import read_scores
 from paredown.selection.streamed import STREAMED, Limits, open_table, select_streamed
 from paredown.selection.streamed import threshold as threshold_module
-from paredown.sizes import format_size, parse_size
+from paredown.units import format_size, parse_size
 
 TINY = Limits(rows=7, candidates=3, cells=256)  # many blocks, hardly any room: everything has to be refined
 

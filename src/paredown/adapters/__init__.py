@@ -6,7 +6,7 @@ adapter is used.
 
 from __future__ import annotations
 
-from paredown.adapters.huggingface import RecordingMixin
+from paredown.adapters.huggingface_trainer import RecordingMixin
 from paredown.adapters.indexed import Indexed, with_indices
 from paredown.adapters.lightning import recording_callback
 from paredown.adapters.sklearn import fit_recorded

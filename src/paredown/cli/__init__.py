@@ -27,6 +27,6 @@ def main() -> None:
 
 
 def _left() -> str:
-    from paredown.cli.work import current
+    from paredown.cli.announced_outputs import current
 
     return current.left()

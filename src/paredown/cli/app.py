@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from paredown import __version__
 from paredown.cli.terminal import say
+from paredown.version import __version__
 
 __all__ = ["JsonOption", "app"]
 

@@ -12,10 +12,20 @@ from typing import Any
 import typer
 
 # Each module registers its verbs with the app.
-from paredown.cli import demo, embed, prune, reproduce, score, simulate, sweep, theory, verify  # noqa: F401
+from paredown.cli import (  # noqa: F401
+    demo_command,
+    embed_command,
+    prune_command,
+    reproduce_command,
+    score_command,
+    simulate_command,
+    sweep_command,
+    theory_command,
+    verify_command,
+)
+from paredown.cli.announced_outputs import current, starts_over
 from paredown.cli.app import app
 from paredown.cli.terminal import aside, encode_all, flush
-from paredown.cli.work import current, starts_over
 from paredown.errors import PareError
 from paredown.workers import DEBUG
 

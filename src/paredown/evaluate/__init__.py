@@ -8,7 +8,7 @@ from __future__ import annotations
 from paredown.evaluate.classes import ClassChange, ClassComparison, compare_classes, draw_classes
 from paredown.evaluate.compute import Timing, count_flops, count_training_flops, measure_saving, time_call
 from paredown.evaluate.corruptions import CORRUPTIONS, CorruptionAccuracy, corrupt, measure_corruptions
-from paredown.evaluate.cues import ShapeBias, map_decisions, measure_shape_bias
+from paredown.evaluate.linear_probes import Probe, linear_probe
 from paredown.evaluate.observers import (
     CONTROLS,
     Agreement,
@@ -19,7 +19,7 @@ from paredown.evaluate.observers import (
     leave_out_conditions,
     measure_agreement,
 )
-from paredown.evaluate.probes import Probe, linear_probe
+from paredown.evaluate.shape_bias import ShapeBias, map_decisions, measure_shape_bias
 
 __all__ = [
     "CONTROLS",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.data import name_rows
 from paredown.errors import PareError, unknown_name
+from paredown.ids import name_rows
 from paredown.plots import COLORS, RANDOM_COLOR
 from paredown.standard_errors import standard_error
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError, unknown_name
-from paredown.evaluate.pixels import blur, disc, displace, line, rough_field, smooth_field, zoom
+from paredown.evaluate.image_operations import blur, disc, displace, line, rough_field, smooth_field, zoom
 from paredown.progress import Track, silent
 from paredown.standard_errors import share_error
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from paredown.data import Batch, Scored
 from paredown.errors import PareError
-from paredown.kinds import check_value, parse_value
-from paredown.train.recipes import find_recipe
+from paredown.option_types import check_value, parse_value
+from paredown.scores import Batch, Scored
+from paredown.training.recipes import find_recipe
 
 __all__ = ["Metric", "Model", "one_of"]
 

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError
 from paredown.metrics.disagreement import misclassified
-from paredown.metrics.lookup import LookedUp
-from paredown.metrics.probes import Probes, load_probes, member_seeds, remembered
-from paredown.metrics.subsampling import Estimate, reliability_facts
+from paredown.metrics.frozen_scores import LookedUp
+from paredown.metrics.memorization import Estimate, reliability_facts
+from paredown.metrics.probe_training import Probes, load_probes, member_seeds, remembered
 from paredown.progress import Track, silent
 from paredown.sources import Source
-from paredown.train import Recipe
-from paredown.train.ensembles import train_ensemble
-from paredown.train.runtime import torch_threads
+from paredown.training import Recipe
+from paredown.training.devices import torch_threads
+from paredown.training.ensembles import train_ensemble
 
 __all__ = ["DEFAULT_KINDS", "diverse_recipes", "fit_ddd", "stratified_folds"]
 

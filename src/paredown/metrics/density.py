@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.data import Batch, Scored
+from paredown.clustering.kernels.neighbours import NeighbourSearch
 from paredown.errors import PareError
-from paredown.kernels.neighbours import NeighbourSearch
 from paredown.metrics.prototypes import Prototypes, fit_prototypes
 from paredown.progress import Track, silent
+from paredown.scores import Batch, Scored
 from paredown.sources import VectorSource
 
 __all__ = ["Density", "budget_shares", "fit_density"]

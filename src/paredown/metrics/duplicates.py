@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.data import hash_ids
+from paredown.clustering.kernels.cosines import lengths, product_error, row_cosines, rows_at_once
+from paredown.clustering.kernels.exact import find_doubts, remove_doubts
 from paredown.errors import PareError
-from paredown.kernels.cosines import lengths, product_error, row_cosines, rows_at_once
-from paredown.kernels.exact import find_doubts, remove_doubts
-from paredown.metrics.lookup import LookedUp
+from paredown.ids import hash_ids
+from paredown.metrics.frozen_scores import LookedUp
 from paredown.metrics.prototypes import default_k, fit_prototypes
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource

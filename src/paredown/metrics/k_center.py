@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.data import hash_ids
 from paredown.errors import PareError
-from paredown.metrics.lookup import LookedUp
+from paredown.ids import hash_ids
+from paredown.metrics.frozen_scores import LookedUp
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 

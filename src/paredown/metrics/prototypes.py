@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.data import Batch, Scored
-from paredown.kernels import SAMPLE_ROWS, Search, choose_search, load_search, nearest, search_arrays
-from paredown.metrics.kmeans import KMeans, spherical_kmeans
+from paredown.clustering.kernels import SAMPLE_ROWS, Search, choose_search, load_search, nearest, search_arrays
+from paredown.clustering.kmeans import KMeans, spherical_kmeans
 from paredown.progress import Track, silent
+from paredown.scores import Batch, Scored
 from paredown.sources import VectorSource
 
 __all__ = [
@@ -73,8 +73,8 @@ def fit_prototypes(
     """Cluster the embeddings by spherical k-means (section 6 and the appendix on k).
 
     `k` defaults to the number of centroids in `start`, to the number of classes where there are labels, as in the
-    paper, and otherwise to `default_k`. `method` is a name in `paredown.metrics.kmeans.METHODS`: which rows are
-    clustered and how. `kernel` is a name in `paredown.kernels.KERNELS`: how rows are compared with centroids. All
+    paper, and otherwise to `default_k`. `method` is a name in `clustering.kmeans.METHODS`: which rows are
+    clustered and how. `kernel` is a name in `clustering.kernels.KERNELS`: how rows are compared with centroids. All
     give the same result and differ in speed only. Half of `memory` bytes holds rows; where the sample does not fit,
     passes read the source again.
 

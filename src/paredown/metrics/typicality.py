@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.data import Batch, Scored, hash_ids
+from paredown.clustering.kernels.neighbours import NeighbourSearch, choose_neighbour_search
 from paredown.errors import PareError
-from paredown.kernels.neighbours import NeighbourSearch, choose_neighbour_search
+from paredown.ids import hash_ids
 from paredown.progress import Track, silent
+from paredown.scores import Batch, Scored
 from paredown.sources import VectorSource
 
 __all__ = ["Typicality", "fit_typicality"]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
-from paredown.perceptron.draw import Draw, Setting, window_mass
-from paredown.perceptron.workers import run_draws
+from paredown.perceptron.sampling import Draw, Setting, window_mass
+from paredown.perceptron.simulation_jobs import run_draws
 from paredown.progress import Track, silent
 from paredown.standard_errors import standard_error
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.recorder.observe import Observed, column_sums
+from paredown.recorder.observations import Observed, column_sums
 
 __all__ = ["FINE", "HALF", "MAX_OBSERVATIONS", "TDDS_WINDOWS", "Layout", "Table", "divergence", "window_spread"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
+from paredown.recorder.batch_checks import name_examples
 from paredown.recorder.history import MAX_OBSERVATIONS, Layout, Table
-from paredown.recorder.inputs import name_examples
 from paredown.records import changes, digest
 
 __all__ = ["check_same", "join_labels", "join_tables"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from paredown.errors import PareError, unknown_name
 from paredown.recorder import history
 from paredown.recorder.history import FINE, Layout, Table
-from paredown.recorder.observe import column_sums
+from paredown.recorder.observations import column_sums
 
 __all__ = ["RECORDED", "Recorded", "beyond", "read_metric"]
 

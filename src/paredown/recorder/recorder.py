@@ -9,18 +9,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown import __version__
-from paredown.data import Labels, Scores, check_ids, id_array
 from paredown.errors import PareError, unknown_name
+from paredown.ids import check_ids, id_array
 from paredown.reading import damaged
+from paredown.recorder.batch_checks import ArrayBatch, name_examples, read_batch, read_count
 from paredown.recorder.coverage import Coverage
 from paredown.recorder.history import MAX_OBSERVATIONS, Layout, Table
-from paredown.recorder.inputs import ArrayBatch, name_examples, read_batch, read_count
 from paredown.recorder.merging import check_same, join_labels, join_tables
-from paredown.recorder.observe import observe
+from paredown.recorder.observations import observe
 from paredown.recorder.recorded import RECORDED, beyond, read_metric
 from paredown.recorder.rows import first_looks, put_records, rounds_without_repeats, take_records
 from paredown.recorder.storage import read_recording, write_recording
+from paredown.scores import Labels, Scores
+from paredown.version import __version__
 
 __all__ = ["Recorder"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.recorder.batch_checks import ArrayBatch
 from paredown.recorder.history import Table
-from paredown.recorder.inputs import ArrayBatch
 
 __all__ = ["first_looks", "put_records", "rounds_without_repeats", "take_records"]
 

@@ -16,13 +16,13 @@ import numpy as np
 from paredown.errors import PareError, unknown_name
 from paredown.evaluate import count_flops, count_training_flops
 from paredown.metrics import METRICS
-from paredown.reproduce.datasets import DATA, Dataset
-from paredown.reproduce.networks import as_recipe
+from paredown.reproduce.data_folders import DATA, Dataset
 from paredown.reproduce.setup import Plan
+from paredown.reproduce.trained_networks import as_recipe
 from paredown.sweeps import expand, read_settings
-from paredown.sweeps.runs import scorings
+from paredown.sweeps.grid import scorings
 from paredown.sweeps.settings import Settings
-from paredown.train import Examples, Recipe, find_recipe, planned_steps, train
+from paredown.training import Examples, Recipe, find_recipe, planned_steps, train
 
 __all__ = ["NetworkCost", "Rehearsed", "network_cost", "rehearse"]
 

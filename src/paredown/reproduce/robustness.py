@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from paredown.evaluate import CORRUPTIONS, corrupt, map_decisions
 from paredown.plots import COLORS, RANDOM_COLOR
-from paredown.reproduce.datasets import Dataset
-from paredown.reproduce.networks import Student, as_recipe, open_network, trained_students
+from paredown.reproduce.data_folders import Dataset
 from paredown.reproduce.setup import Plan, Scoring, Setup
 from paredown.reproduce.stimuli import Stimuli, coarse_classes, hybrids, read_stimuli
+from paredown.reproduce.trained_networks import Student, as_recipe, open_network, trained_students
 from paredown.sources import open_source
 from paredown.sweeps import read_settings
-from paredown.train import Examples, Recipe, load_examples
+from paredown.training import Examples, Recipe, load_examples
 
 __all__ = ["NAMES", "NEEDS", "STYLE", "Answered", "plan", "shown_stimuli", "students_answers"]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from paredown import __version__
 from paredown.errors import PareError, unknown_name
 from paredown.files import check_apart, claim_folder, clear_below, file_digest, locked, write_whole
 from paredown.plots import check_available
@@ -18,8 +17,9 @@ from paredown.progress import Track, silent
 from paredown.records import check_same, read_record, write_json
 from paredown.reproduce.base import SIZES, Claim
 from paredown.reproduce.rehearsal import Rehearsed, rehearse
+from paredown.reproduce.results_page import write_summary
 from paredown.reproduce.setup import Setup
-from paredown.reproduce.summary import write_summary
+from paredown.version import __version__
 
 __all__ = ["FIGURES", "Reproduced", "rehearse_figures", "reproduce_figures"]
 
@@ -109,7 +109,7 @@ def reproduce_figures(
         names: of `FIGURES`.
         size: one of `SIZES`.
         out: folder; made if missing.
-        data: a folder with a folder for every data set, see `paredown.reproduce.datasets`. At the size `cpu` what is
+        data: a folder with a folder for every data set, see `reproduce.data_folders`. At the size `cpu` what is
             not there is replaced by something that is, in the end by the digits of scikit-learn.
         seed: of simulations and trainings.
         workers: processes; one per core if not given.
@@ -161,7 +161,7 @@ def rehearse_figures(names: Iterable[str], *, size: str = "paper", track: Track 
     rehearsed: dict[str, list[Rehearsed]] = {}
     for name in track(names, "rehearsing", total=len(names)):
         setup = Setup(size, 0, Path("parts"), _needs(name, size), rehearsal=True)
-        figure = import_module(f"paredown.reproduce.{name}")
+        figure = import_module(f"paredown.reproduce.figures.{name}")
         if setup.needs:
             rehearsed[name] = rehearse(figure.plan(setup))
     return rehearsed
@@ -179,7 +179,7 @@ def _checked(names: Iterable[str], size: str) -> list[str]:
 
 def _needs(name: str, size: str) -> dict[str, tuple[str, ...]]:
     """For every role of a figure's data, the data sets it takes at a size, the best first; none for theory."""
-    needs = getattr(import_module(f"paredown.reproduce.{name}"), "NEEDS", {})
+    needs = getattr(import_module(f"paredown.reproduce.figures.{name}"), "NEEDS", {})
     return {role: tuple(by_size[size]) for role, by_size in needs.items() if size in by_size}
 
 
@@ -212,7 +212,7 @@ def _read(name: str, out: Path, settings: dict[str, Any]) -> Reproduced | None:
 
 
 def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: Track) -> Reproduced:
-    figure = import_module(f"paredown.reproduce.{name}")
+    figure = import_module(f"paredown.reproduce.figures.{name}")
 
     def named(items: Any, label: str, total: int | None = None) -> Any:
         return track(items, f"{name}: {label}", total)

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paredown import __version__
-from paredown.data import Scores
 from paredown.errors import PareError
 from paredown.files import is_own
-from paredown.io import provenance_in, read_scores, write_scores, write_sidecar
 from paredown.progress import Track, silent
 from paredown.records import digest, read_record, write_record
 from paredown.reproduce.base import SIZES, Size
-from paredown.reproduce.datasets import Dataset, find_dataset
+from paredown.reproduce.data_folders import Dataset, find_dataset
+from paredown.score_files import provenance_in, read_scores, write_scores, write_sidecar
+from paredown.scores import Scores
 from paredown.scoring import score_all
 from paredown.sources import load_column, open_source
 from paredown.sweeps import Swept, plan_sweep, read_settings, sweep_plan
-from paredown.train import Recipe
+from paredown.training import Recipe
+from paredown.version import __version__
 from paredown.workers import available_cores, run_jobs
 
 __all__ = ["Plan", "Scored", "Scoring", "Setup"]

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from paredown.selection.floors import (
-    PAPER_BALANCE,
-    Quota,
-    balance_of_counts,
-    balance_score,
-    class_floors,
-    class_quotas,
-)
+from paredown.selection.floors import PAPER_BALANCE, Quota, balance_of_counts, balance_score, class_floors, class_quotas
 from paredown.selection.selection import Selection, check_settings, select
 from paredown.selection.strategies import STRATEGIES
 

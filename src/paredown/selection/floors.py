@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.data import Labels
+from paredown.scores import Labels
 
 __all__ = [
     "PAPER_BALANCE",

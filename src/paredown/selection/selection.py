@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.data import Labels, Scores, hash_ids, id_array
 from paredown.errors import PareError, fraction_hint, unknown_name
+from paredown.ids import hash_ids, id_array
+from paredown.score_warnings import Tie, constant_warning, score_warnings, tie_warning
+from paredown.scores import Labels, Scores
 from paredown.selection.floors import (
     PAPER_BALANCE,
     Quota,
@@ -24,7 +26,6 @@ from paredown.selection.floors import (
     first_allowed,
 )
 from paredown.selection.strategies import MERITS, STRATEGIES
-from paredown.separation import Tie, constant_warning, score_warnings, tie_warning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +66,7 @@ class Selection:
 
     def manifest(self) -> pa.Table:
         """Every example with `id`, `keep` and `score` (and label and cluster), the recipe in the table's metadata."""
-        from paredown.io import manifest_table
+        from paredown.score_files import manifest_table
 
         return manifest_table(self.scores, self.keep, self.provenance())
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from paredown.data import Labels
 from paredown.errors import PareError, unknown_name
 from paredown.reading import MEMORY, check_name, damaged
+from paredown.scores import Labels
 from paredown.sources.arrays import RECORD, ArraySource, NpySource, load_column
 from paredown.sources.base import ImageSource, OnError, Options, Skipped, Source, VectorSource
-from paredown.sources.standard import DATASETS, ArrayImages, named_dataset, open_dataset
+from paredown.sources.standard_datasets import DATASETS, ArrayImages, named_dataset, open_dataset
 
 __all__ = [
     "DATASETS",
@@ -93,11 +93,11 @@ COLUMN_ROLES = ("id", "label", "embedding", "path", "image")
 _FILES = {
     ".npy": ("arrays", "NpySource"),
     ".npz": ("arrays", "open_npz"),
-    ".parquet": ("tables", "open_parquet"),
-    ".csv": ("tables", "open_manifest"),
+    ".parquet": ("table_files", "open_parquet"),
+    ".csv": ("table_files", "open_manifest"),
     ".tar": ("webdataset", "WebDataset"),
 }
-_WITH_SPLITS = ("huggingface", "images")  # modules that open what may have splits
+_WITH_SPLITS = ("huggingface_folder", "image_files")  # modules that open what may have splits
 _SHARDS = (".npy", ".parquet", ".tar")  # those that a folder may hold many of
 
 
@@ -112,7 +112,7 @@ def _file_opener(path: Path) -> tuple[str, str]:
 
 def _are_companions(path: Path) -> bool:
     """Whether every table lies beside a shard of the same name and holds no embeddings of its own: its ids, then."""
-    from paredown.sources.tables import holds_embeddings
+    from paredown.sources.table_files import holds_embeddings
 
     return not any(
         holds_embeddings(table) or not table.with_suffix(".npy").exists() for table in path.glob("*.parquet")
@@ -121,7 +121,7 @@ def _are_companions(path: Path) -> bool:
 
 def _folder_opener(path: Path) -> tuple[str, str]:
     if (path / "dataset_dict.json").exists() or (path / "dataset_info.json").exists():
-        return "huggingface", "open_dataset_folder"
+        return "huggingface_folder", "open_dataset_folder"
     if (path / RECORD).exists():
         return _FILES[".npy"]
     present = [suffix for suffix in _SHARDS if any(path.glob(f"*{suffix}"))]
@@ -129,4 +129,4 @@ def _folder_opener(path: Path) -> tuple[str, str]:
         present = [".npy"]
     if len(present) > 1:
         raise PareError(f"{path}: it holds {' and '.join(present)} files; which are the data? Name one file or folder.")
-    return _FILES[present[0]] if present else ("images", "open_image_folder")
+    return _FILES[present[0]] if present else ("image_files", "open_image_folder")

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.data import Labels, id_array, join_ids, join_labels
 from paredown.errors import PareError
+from paredown.ids import id_array, join_ids
 from paredown.reading import (
     damaged,
     read_array,
@@ -23,6 +23,7 @@ from paredown.reading import (
     read_text,
     reading,
 )
+from paredown.scores import Labels, join_labels
 from paredown.sources.base import OnError, Options, Skipped, VectorSource, natural_order
 
 __all__ = ["RECORD", "ArraySource", "NpySource", "load_column", "open_npz", "read_record"]

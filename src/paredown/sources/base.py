@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.data import Batch, Labels, check_ids, hash_ids, id_array, natural_order, unit_rows, usable_rows
 from paredown.errors import PareError
+from paredown.ids import check_ids, hash_ids, id_array, natural_order
 from paredown.reading import MEMORY
+from paredown.scores import Batch, Labels, unit_rows, usable_rows
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -243,7 +244,7 @@ class ImageSource(Source):
 
     def images(self) -> Iterator[Image.Image | Skipped]:
         """The images in order; one that cannot be read is a `Skipped` in its place."""
-        from paredown.sources.images import decode_image
+        from paredown.sources.image_files import decode_image
 
         return (decode_image(file, name) for file, name in self.files())
 

@@ -9,11 +9,11 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
-from paredown.data import Labels
 from paredown.errors import PareError
 from paredown.reading import MEMORY, check_memory, check_regular, explain
+from paredown.scores import Labels
 from paredown.sources.base import ImageSource, Options, Skipped, natural_order
-from paredown.sources.images import IMAGE_SUFFIXES
+from paredown.sources.image_files import IMAGE_SUFFIXES
 
 __all__ = ["Member", "WebDataset", "read_members", "split_name"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paredown.sweeps.engine import Plan, Swept, plan_sweep, sweep, sweep_plan
-from paredown.sweeps.runs import Run, expand
+from paredown.sweeps.grid import Run, expand
 from paredown.sweeps.settings import Settings, read_settings
+from paredown.sweeps.sweeping import Plan, Swept, plan_sweep, sweep, sweep_plan
 
 __all__ = [
     "Plan",

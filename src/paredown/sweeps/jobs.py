@@ -16,12 +16,12 @@ from paredown.reading import read_array
 from paredown.records import read_record, tuples, write_record
 from paredown.scoring import score
 from paredown.selection import select
-from paredown.sweeps.data import initial_rows, initial_source, open_data
-from paredown.sweeps.runs import Run, Scoring
+from paredown.sweeps.grid import Run, Scoring
 from paredown.sweeps.settings import Scorer
-from paredown.train import Recipe
-from paredown.train.loop import train
-from paredown.train.schedule import planned_steps
+from paredown.sweeps.sweep_data import initial_rows, initial_source, open_data
+from paredown.training import Recipe
+from paredown.training.loop import train
+from paredown.training.schedule import planned_steps
 
 __all__ = [
     "read_result",

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from paredown.errors import PareError, unknown_name
-from paredown.kinds import check_fields
 from paredown.metrics import METRICS
+from paredown.option_types import check_fields
 from paredown.reading import damaged, read_text
 from paredown.records import tuples
 from paredown.selection import STRATEGIES
 from paredown.sources import named_dataset
-from paredown.train import RECIPES, Recipe, find_recipe
+from paredown.training import RECIPES, Recipe, find_recipe
 
 __all__ = ["Data", "Grid", "Probe", "Scorer", "Settings", "Student", "read_settings"]
 

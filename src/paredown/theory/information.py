@@ -25,9 +25,9 @@ from scipy.special import erfcx, expit, log_ndtr
 
 from paredown.errors import PareError, unknown_name
 from paredown.theory.gaussian import Array, folded_quantile, interval_moments, normal_pdf
-from paredown.theory.inputs import as_given, fraction, positive
 from paredown.theory.quadrature import composite_rule, transition
 from paredown.theory.searches import bracketed_root
+from paredown.theory.validation import as_given, fraction, positive
 
 __all__ = ["FORMS", "GibbsStudent", "entropy", "gibbs", "information_gain"]
 

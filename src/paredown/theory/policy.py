@@ -1,4 +1,4 @@
-"""Which examples to keep: the best window, the best single margin, and the better of the two ends.
+"""Which examples to keep, and how many: f_opt and f_min, the best window, the best margin, the better of the two ends.
 
 Appendix section 'Optimal pruning policy' and the paragraph 'The best pruning strategy depends on the amount of initial
 data'.
@@ -13,17 +13,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from paredown.theory.gaussian import Array, folded_quantile, psi
-from paredown.theory.inputs import fraction, positive
+from paredown.errors import PareError
+from paredown.theory.gaussian import Array, folded_quantile, mass_between, normal_pdf, psi
+from paredown.theory.phase_diagram import SEARCH_FLOOR, pareto_frontier
 from paredown.theory.saddle import solve
 from paredown.theory.searches import bounded_minimum, bracketed_root
+from paredown.theory.validation import as_given, fraction, positive, probe_angle
 
 __all__ = [
+    "BestKeep",
     "Choice",
     "DeltaOptimum",
     "OptimalWindow",
+    "best_keep_fraction",
     "better_strategy",
     "gardner_margin",
+    "minimum_keep_fraction",
     "optimal_delta",
     "optimal_window",
 ]
@@ -159,3 +164,105 @@ def better_strategy(alpha_tot: ArrayLike, keep_fraction: ArrayLike, *, theta: Ar
     hard = solve(alpha_tot=alpha_tot, keep_fraction=keep_fraction, theta=theta, strategy="hard").test_error
     easy = solve(alpha_tot=alpha_tot, keep_fraction=keep_fraction, theta=theta, strategy="easy").test_error
     return np.frompyfunc(lambda h, e: Choice(float(h), float(e)), 2, 1)(hard, easy)
+
+
+@dataclass(frozen=True)
+class BestKeep:
+    """How much to keep.
+
+    Attributes:
+        keep_fraction: the best fraction.
+        alpha_prune: kept examples per weight.
+        alpha_tot: examples per weight before pruning.
+        test_error: with it.
+        at_limit: whether a limit given by the caller holds the fraction up.
+    """
+
+    keep_fraction: float
+    alpha_prune: float
+    alpha_tot: float
+    test_error: float
+    at_limit: bool
+
+
+def best_keep_fraction(
+    *,
+    alpha_tot: float | None = None,
+    alpha_prune: float | None = None,
+    theta: float = 0.0,
+    strategy: str = "hard",
+    min_keep_fraction: float | None = None,
+    max_alpha_tot: float | None = None,
+    tolerance: float = 0.01,
+) -> BestKeep:
+    """The fraction to keep, for a given number of examples before pruning (`alpha_tot`) or after (`alpha_prune`).
+
+    With `alpha_prune` the training budget is fixed and more pruning means starting from more data: the fraction of
+    smallest error, a point of `pareto_frontier`. With `alpha_tot` the data are fixed and dropping examples never helps
+    by more than rounding: the smallest fraction whose error is within `tolerance` (relative) of keeping everything.
+    """
+    if (alpha_tot is None) == (alpha_prune is None):
+        raise PareError("give either alpha_tot (examples before pruning) or alpha_prune (kept examples per weight).")
+    if alpha_prune is not None:
+        limits = {"min_keep_fraction": min_keep_fraction, "max_alpha_tot": max_alpha_tot}
+        frontier = pareto_frontier(alpha_prune, theta=theta, strategy=strategy, **limits)
+        row = next(iter(frontier))
+        return BestKeep(row.keep_fraction, row.alpha_prune, row.alpha_tot, row.test_error, bool(frontier.at_limit[0]))
+    return _least_without_loss(
+        positive("alpha_tot", alpha_tot or np.nan), theta, strategy, min_keep_fraction, tolerance
+    )
+
+
+def _least_without_loss(
+    total: Array, theta: float, strategy: str, min_keep_fraction: float | None, tolerance: float
+) -> BestKeep:
+    allowed = float(solve(total, 1.0).test_error) * (1 + tolerance)
+    low = SEARCH_FLOOR if min_keep_fraction is None else float(fraction("min_keep_fraction", min_keep_fraction))
+    left, right = np.log(low), 0.0
+    at_limit = False
+    # Each grid lies inside the cell of the last one where the loss first becomes more than allowed, coming from f = 1.
+    for _ in range(9):
+        grid = np.linspace(left, right, 33)
+        errors = solve(alpha_tot=total, keep_fraction=np.exp(grid), theta=theta, strategy=strategy).test_error
+        lost = np.flatnonzero(~(errors <= allowed))
+        if not len(lost):
+            right, at_limit = left, min_keep_fraction is not None and low < 1
+            break
+        if lost[-1] == len(grid) - 1:
+            break
+        left, right = grid[lost[-1]], grid[lost[-1] + 1]
+    f = float(np.exp(right))
+    error = float(solve(alpha_tot=total, keep_fraction=f, theta=theta, strategy=strategy).test_error)
+    return BestKeep(f, f * float(total), float(total), error, at_limit)
+
+
+def minimum_keep_fraction(theta: ArrayLike) -> Any:
+    """The paper's f_min(theta): where the kept examples are as spread along the probe as sin(theta).
+
+    Appendix section 'Imperfect teacher-probe overlap': E x^2 = 1 - 2 gamma phi(gamma) / f = sin^2(theta) for the
+    Gaussian cut at gamma, which holds a fraction f. The printed right-hand side is half of this second moment; the full
+    moment gives 0.238 and 0.456 at 10 and 20 degrees, matching the 24 % and 46 % of the text, and the printed one 0.333
+    and 0.623. It is an estimate of where pruning stops to pay, not a bound: `large_alpha_error` falls all the way.
+    """
+    angle = probe_angle(theta)
+    values = np.array([_minimum_keep_fraction(np.radians(t)) for t in angle.flat]).reshape(angle.shape)
+    return as_given(values, angle.ndim == 0)
+
+
+def _minimum_keep_fraction(theta: float) -> float:
+    sine = np.sin(theta)
+    if sine == 0 or theta >= np.pi / 2:
+        return 0.0 if sine == 0 else 1.0
+
+    def excess(log_gamma: float) -> float:
+        # E x^2 over |x| < g is g^2 / 3 for small g, where the closed form cancels.
+        g = float(np.exp(log_gamma))
+        if g < 0.02:
+            moment = g * g / 3 * (1 - 2 * g * g / 15)
+        else:
+            held = float(mass_between(np.zeros(()), np.asarray(g)))
+            moment = 1 - 2 * g * float(normal_pdf(np.asarray(g))) / held
+        return float(np.log(moment) - 2 * np.log(sine))
+
+    gamma = np.exp(bracketed_root(excess, np.log(sine), np.log(40.0)))
+    return float(mass_between(np.zeros(()), np.asarray(gamma)))

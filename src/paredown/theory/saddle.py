@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 
 from paredown.errors import PareError, unknown_name
 from paredown.theory.gaussian import Array, folded_quantile, mass_between
-from paredown.theory.inputs import as_given, fraction, positive, probe_angle
 from paredown.theory.kept import FAR, FarDensity, Kept, OffTeacher, OnTeacher
 from paredown.theory.margin import maximise_margin
 from paredown.theory.quadrature import composite_rule
+from paredown.theory.validation import as_given, fraction, positive, probe_angle
 
 __all__ = ["STRATEGIES", "Solution", "solve"]
 

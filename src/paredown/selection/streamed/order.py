@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.data import hash_ids
+from paredown.ids import hash_ids
 from paredown.progress import Track, silent
 from paredown.selection.streamed.score_table import Block, ClassCodes, ScoreTable
 

@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from paredown.columns import check_class_type, check_id_type, is_text, plain_text, value_type
-from paredown.data import Labels, class_order, id_array, join_ids, name_rows
 from paredown.errors import PareError
-from paredown.io import pick_score_column, provenance_of, score_files
+from paredown.ids import id_array, join_ids, name_rows
 from paredown.reading import check_chunks, damaged, reading
+from paredown.score_files import pick_score_column, provenance_of, score_files
+from paredown.scores import Labels, class_order
 
 __all__ = ["Block", "ClassCodes", "ScoreTable", "open_table"]
 

@@ -14,16 +14,9 @@ from numpy.typing import NDArray
 
 from paredown.columns import cluster_column
 from paredown.errors import PareError
-from paredown.io import PARQUET_OPTIONS, check_table_output, new_table, provenance_metadata
 from paredown.progress import Track, silent
-from paredown.selection.floors import PAPER_BALANCE, Quota, class_floors, class_notes, class_quotas
-from paredown.selection.selection import check_settings, kept_and_dropped, make_recipe, window_notes
-from paredown.selection.streamed.counting import Counted, count_scores
-from paredown.selection.streamed.cut import Cut
-from paredown.selection.streamed.order import Limits, Order, Rows, Scan
-from paredown.selection.streamed.score_table import Block, ClassCodes, ScoreTable
-from paredown.selection.streamed.threshold import find_cut
-from paredown.separation import (
+from paredown.score_files import PARQUET_OPTIONS, check_table_output, new_table, provenance_metadata
+from paredown.score_warnings import (
     CROWDED,
     CROWDED_ROWS,
     Magnitudes,
@@ -32,6 +25,13 @@ from paredown.separation import (
     crowding_warning,
     tie_warning,
 )
+from paredown.selection.floors import PAPER_BALANCE, Quota, class_floors, class_notes, class_quotas
+from paredown.selection.selection import check_settings, kept_and_dropped, make_recipe, window_notes
+from paredown.selection.streamed.counting import Counted, count_scores
+from paredown.selection.streamed.cut import Cut
+from paredown.selection.streamed.order import Limits, Order, Rows, Scan
+from paredown.selection.streamed.score_table import Block, ClassCodes, ScoreTable
+from paredown.selection.streamed.threshold import find_cut
 
 __all__ = ["STREAMED", "StreamedSelection", "select_streamed"]
 

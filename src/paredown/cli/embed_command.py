@@ -1,0 +1,182 @@
+"""`paredown embed`: from images to a store of embeddings."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paredown.cli.announced_outputs import current
+from paredown.cli.app import JsonOption, app
+from paredown.cli.source_options import (
+    Columns,
+    IdFile,
+    LabelFile,
+    Memory,
+    OnBad,
+    Seed,
+    Split,
+    TrustSource,
+    open_sources,
+    show_skipped,
+    show_warnings,
+)
+from paredown.cli.terminal import emit, progress_bar, say
+from paredown.text import quoted
+
+if TYPE_CHECKING:
+    from paredown.embeddings.encoders.simclr import SimCLR
+    from paredown.sources import Source
+
+
+@app.command(epilog="Example: `paredown embed photos -o embeddings --encoder efficientnet_lite0`")
+def embed(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Images: a folder, a .csv or .parquet list of paths, a Hugging Face dataset folder, or .tar files.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write.", show_default=False)],
+    encoder: Annotated[
+        str,
+        typer.Option(
+            help="auto, pixels, efficientnet_lite0, swav, dino, timm:NAME, torchvision:NAME, "
+            "open_clip:ARCH/PRETRAINED, resnet50:CHECKPOINT or onnx:FILE."
+        ),
+    ] = "auto",
+    download: Annotated[bool, typer.Option("--download", help="Let `auto` fetch pretrained weights.")] = False,
+    weights: Annotated[
+        Path | None, typer.Option(help="Local file of weights for timm:NAME and torchvision:NAME.")
+    ] = None,
+    image_size: Annotated[int | None, typer.Option(help="Another image size than the encoder's own.")] = None,
+    runtime: Annotated[str, typer.Option(help="auto, onnx or torch.")] = "auto",
+    train_encoder: Annotated[
+        Path | None,
+        typer.Option(
+            "--train-encoder",
+            metavar="FILE.onnx",
+            help="Train a small encoder on the images first, without labels (SimCLR), and keep it in this file.",
+        ),
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="Passes over the images for --train-encoder.")] = 30,
+    flip: Annotated[
+        bool, typer.Option(help="Whether --train-encoder takes mirror images for the same; not for text or digits.")
+    ] = True,
+    dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
+    shard_size: Annotated[
+        int, typer.Option(help="Images per shard. An interrupted run repeats at most one shard.")
+    ] = 1024,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads that decode images.", show_default="one per core")
+    ] = None,
+    labels: LabelFile = None,
+    ids: IdFile = None,
+    column: Columns = None,
+    split: Split = None,
+    on_error: OnBad = "raise",
+    memory: Memory = "1GiB",
+    seed: Seed = 0,
+    trust_source: TrustSource = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace a store made with other settings, once the new one is complete."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn images into embeddings that score and prune take; the same command again finishes a stopped run."""
+    from paredown.embeddings import check_embedding
+    from paredown.embeddings import embed as embed_source
+    from paredown.files import check_all_apart, check_distinct
+
+    check_distinct(out, train_encoder)
+    check_all_apart((out, train_encoder), [source, labels, ids, weights])
+    current.grows(out, "finished shards")
+    check_embedding(
+        encoder,
+        dtype=dtype,
+        shard_size=shard_size,
+        workers=workers,
+        weights=weights,
+        image_size=image_size,
+        runtime=runtime,
+    )
+    if train_encoder is not None:
+        _check_training(train_encoder, encoder, epochs)
+    (opened,) = open_sources(
+        [source], labels=labels, ids=ids, columns=column, split=split, on_error=on_error, memory=memory
+    )
+    start = time.perf_counter()
+    trained = None
+    if train_encoder is not None:
+        options = {"epochs": epochs, "flip": flip, "seed": seed, "on_error": on_error, "overwrite": overwrite}
+        trained = _train(opened, train_encoder, image_size, options)
+    store = embed_source(
+        opened,
+        out=out,
+        encoder=encoder if trained is None else trained.encoder,
+        download=download,
+        weights=weights,
+        image_size=image_size,
+        runtime=runtime,
+        dtype=dtype,
+        shard_size=shard_size,
+        workers=workers,
+        on_error=on_error,  # type: ignore[arg-type]  # checked by open_source
+        seed=seed,
+        overwrite=overwrite,
+        trust_source=trust_source,
+        track=progress_bar,
+    )
+    seconds = time.perf_counter() - start
+
+    def show() -> None:
+        if trained is not None:
+            say(
+                "Encoder [bold]{}[/] {}: {} epochs, loss {:.3f} in the first epoch, {:.3f} in the last.",
+                trained.path,
+                "was trained already" if trained.already else "trained",
+                len(trained.losses),
+                trained.losses[0],
+                trained.losses[-1],
+            )
+        say("Encoder: {}.", store.provenance["encoder"])
+        show_warnings(store.provenance["warnings"])
+        show_skipped([list(item) for item in store.skipped])
+        new = len(opened) - store.already
+        speed = f", {new / seconds:,.1f} images per second" if new else ""
+        before = f"; {store.already:,} were there already" if store.already else ""
+        say("{:,} embeddings of {} numbers in [bold]{}[/]{}{}.", store.examples, store.dim, out, before, speed)
+        say("Next: paredown prune {} -o DIR", quoted(out))
+
+    result = {"out": str(out), "already": store.already, "seconds": round(seconds, 3), **store.provenance}
+    if trained is not None:
+        result["training"] = {"file": str(trained.path), "already": trained.already, "losses": trained.losses}
+        result["training"] |= trained.training
+    emit(result, as_json=as_json, show=show)
+
+
+def _train(source: Source, file: Path, image_size: int | None, options: dict[str, Any]) -> SimCLR:
+    """Train an encoder, or take the one that the same command trained before it was stopped."""
+    from paredown.embeddings.encoders.simclr import train_simclr
+
+    size = {} if image_size is None else {"image_size": image_size}
+    return train_simclr(source, out=file, reuse=True, track=progress_bar, **size, **options)
+
+
+def _check_training(file: Path, encoder: str, epochs: int) -> None:
+    from paredown.errors import PareError
+    from paredown.files import check_output
+
+    if encoder != "auto":
+        raise PareError(f"--train-encoder makes the encoder that is used; leave out --encoder {encoder}.")
+    if file.suffix != ".onnx":
+        raise PareError(f"--train-encoder writes an ONNX file; name it {file.name}.onnx.")
+    if epochs < 1:
+        raise PareError(f"--epochs must be at least 1, got {epochs}.")
+    if not file.exists():  # one that is there may be that of the same command, stopped later
+        check_output(file)

@@ -1,0 +1,149 @@
+"""`paredown sweep`: sizes x fractions x strategies x seeds, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paredown.cli.announced_outputs import check_workers, current
+from paredown.cli.app import JsonOption, app
+from paredown.cli.terminal import Grid, aside, compose, emit, progress_bar, say
+
+if TYPE_CHECKING:
+    from paredown.sweeps import Plan, Swept
+    from paredown.sweeps.summary import Advice, Comparison
+
+_SHOWN = 40  # rows on screen; the table has all
+_REASONS = 10  # of failures on screen
+
+
+@app.command(epilog="Example: `paredown sweep sweep.toml -o swept`")
+def sweep(
+    config: Annotated[Path, typer.Argument(help="A TOML file with [data], [grid], [student] and [probe].")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for runs and results.", show_default=False)],
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes, one thread each.", show_default="one per GPU, else per core"),
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what ended in an error.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a student for every point of a grid, with a random subset beside each, and compare.
+
+    A sweep that was stopped is finished by the same command.
+    """
+    from paredown.plots import sweep_picture
+    from paredown.sweeps import plan_sweep, read_settings, sweep_plan
+    from paredown.sweeps.summary import advice, compare_with_random
+
+    current.grows(out, "finished runs")
+    check_workers(workers)
+    plan = plan_sweep(read_settings(config), out=out, retry_failed=retry_failed, track=progress_bar)
+    _announce(plan)
+    swept = sweep_plan(plan, workers=workers, track=progress_bar)
+    compared, advised = compare_with_random(swept.table), advice(swept.table)
+    picture = sweep_picture(swept.table, out / "curves.png")
+    result = {
+        "results": str(out / "results.parquet"),
+        "picture": None if picture is None else str(picture),
+        "runs": swept.table.num_rows,
+        "failed": [{"run": vars(run), "reason": reason} for run, reason in swept.failed],
+        "unfinished": [{"run": vars(run), "reason": reason} for run, reason in swept.unfinished],
+        "missing_classes": _missing_classes(swept),
+        "against_random": [
+            {**vars(row), "z": row.z, "p_value": row.p_value, "effect": row.effect.value} for row in compared
+        ],
+        "advice": [str(each) for each in advised],
+        "verdicts": [_verdict(each) for each in advised],
+    }
+    emit(result, as_json=as_json, show=lambda: _show(swept, compared, result["advice"], picture))
+    if swept.unfinished or len(swept.failed) == swept.table.num_rows:
+        raise typer.Exit(1)
+
+
+def _verdict(advised: Advice) -> dict[str, Any]:
+    way = ("metric", "strategy", "balance", "matched_iterations")
+    return {name: getattr(advised, name) for name in way} | {"verdict": advised.verdict.value}
+
+
+def _missing_classes(swept: Swept) -> list[dict[str, Any]]:
+    """The students that saw no example of some class, which they cannot learn: pruning may have lost it."""
+    from paredown.sweeps import Run
+
+    values = [entry.name for entry in fields(Run)]
+    return [
+        {"run": {name: row[name] for name in values}, "classes": row["missing_classes"]}
+        for row in swept.table.to_pylist()
+        if row["missing_classes"]
+    ]
+
+
+def _announce(plan: Plan) -> None:
+    left, all_ = len(plan.todo), len(plan.files)
+    done = f", {all_ - left} of them done already" if left < all_ else ""
+    settings = plan.settings
+    aside("{}: {} students{}; recipe {}.", settings.data.source, all_, done, settings.student.recipe)
+
+
+def _show(swept: Swept, compared: list[Comparison], advice: list[str], picture: Path | None) -> None:
+    from paredown.sweeps.summary import Effect
+
+    headings = ("initial", "f", "kept", "pruned by", "error", "random", "difference", "z")
+    shown = Grid(
+        compose("test error in % against random subsets of the same size"),
+        {heading: "left" if heading == "pruned by" else "right" for heading in headings},
+    )
+    for row in compared[:_SHOWN]:
+        floor = f", floor {row.balance:g}" if row.balance else ""
+        duration = f", m = {row.matched_iterations:g}" if row.matched_iterations < 1 else ""
+        color = "" if row.effect is Effect.UNDECIDED else "green" if row.effect is Effect.HELPS else "red"
+        shown.add(
+            f"{row.initial_size:,}",
+            f"{row.keep_fraction:g}",
+            f"{row.kept:,}",
+            f"{row.metric}, {row.strategy}{floor}{duration}",
+            f"{100 * row.test_error:.2f} ± {100 * row.stderr:.2f}",
+            f"{100 * row.random_error:.2f} ± {100 * row.random_stderr:.2f}",
+            f"{100 * row.difference:+.2f}",
+            f"{row.z:+.1f}",
+            style=color,
+        )
+    if compared:
+        shown.show()
+    else:
+        say("Nothing to compare: no pruned student ended well beside a random one.")
+    if len(compared) > _SHOWN:
+        say("... and {} more in results.parquet", len(compared) - _SHOWN)
+    for sentence in advice:
+        say("{}", sentence)
+    for kind, runs in (("failed", swept.failed), ("unfinished", swept.unfinished)):
+        for run, reason in runs[:_REASONS]:
+            say("[yellow]{}:[/] {}: {}", kind, _name(vars(run)), reason)
+        if len(runs) > _REASONS:
+            say("... and {} more", len(runs) - _REASONS)
+    if swept.failed:
+        failed, all_ = len(swept.failed), swept.table.num_rows
+        say("{} of {} students failed; --retry-failed trains them again.", failed, all_)
+    if swept.unfinished:
+        say("{} students did not end; the same command tries them again.", len(swept.unfinished))
+    if missing := _missing_classes(swept):
+        worst = max(missing, key=lambda student: len(student["classes"]))
+        some = ", ".join(worst["classes"][:5]) + (", ..." if len(worst["classes"]) > 5 else "")
+        say(
+            "[yellow]note:[/] {} of {} students saw no example of some class and cannot know it, e.g. none of {} in {}"
+            "; see missing_classes in the results, and keep classes with balance in \\[grid].",
+            len(missing),
+            swept.table.num_rows,
+            some,
+            _name(worst["run"]),
+        )
+    drawn = f"; picture: {picture}" if picture else ""
+    say("Results: [bold]{}[/]{}", swept.folder / "results.parquet", drawn)
+
+
+def _name(run: dict[str, Any]) -> str:
+    way = "random" if run["metric"] == "random" else f"{run['metric']}, {run['strategy']}"
+    return f"{run['keep_fraction']:g} of {run['initial_size']:,} ({way}, seed {run['seed']})"

@@ -1,0 +1,3 @@
+"""Clusters of directions: spherical k-means, its passes over a source, and kernels that find the nearest centroid."""
+
+from __future__ import annotations

@@ -1,0 +1,246 @@
+"""Spherical k-means: clusters of directions, as the prototype metric of section 6 needs them.
+
+Most of the work of Lloyd's algorithm is finding the nearest centroid of every row, again and again, while the centroids
+still move. Where there is much of it, the rows are first clustered in a few leading dimensions, which take little
+memory; a few passes over the rows themselves, held in memory or read again each time, then finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from paredown.clustering.kernels import Search, choose_search, fewest_operations, leading_basis, nearest, worth_a_choice
+from paredown.clustering.kernels.exact import ExactSearch
+from paredown.clustering.kernels.screened import ScreenedSearch
+from paredown.clustering.lloyd import TOLERANCE, Rows, group, group_in_two_levels
+from paredown.clustering.passes import (
+    Clustering,
+    FittingRows,
+    HeldRows,
+    StreamedRows,
+    directions,
+    lloyd_pass,
+    minibatch_pass,
+    project,
+)
+from paredown.errors import PareError, unknown_name
+from paredown.progress import Track, silent
+from paredown.sources import VectorSource
+from paredown.threads import one_blas_thread
+from paredown.units import format_size
+
+__all__ = ["METHODS", "Clustering", "KMeans", "SourceClustering", "spherical_kmeans"]
+
+METHODS = {
+    "sample": "Lloyd's algorithm on a uniform sample of `sample_per_centroid` rows for each centroid",
+    "full": "the same, then Lloyd's algorithm on all rows until it converges",
+    "minibatch": "a small sample to begin with, then one pass over all rows that moves centroids batch by batch",
+    "hierarchical": "the sample in two levels, for 10,000 centroids and more",
+}
+
+_LEADING_SHARE, _LEADING_LEAST = 32, 64  # leading dimensions: a 32nd of all, but at least 64
+_LEADING_ENOUGH = 0.5  # of the variance in them: clusters spread over more dimensions are sought in all of them
+_FINE_PASSES = 2  # with all dimensions, after the leading ones
+_BASIS_ROWS = 4_096
+_MINIBATCH_SAMPLE = 32  # rows per centroid that mini-batches begin with
+_ALWAYS = 64 * 2**20  # bytes that centroids may take however little memory is allowed
+
+
+class SourceClustering(NamedTuple):
+    """Centroids fitted to a source, the mean cosine of rows to the nearest one, and some of the rows."""
+
+    centroids: Rows
+    mean_cosine: float
+    rows_clustered: int
+    head: Rows  # the rows with the smallest hashes, to measure kernels on
+
+
+def spherical_kmeans(
+    vectors: Rows,
+    k: int,
+    *,
+    seed: int,
+    iterations: int = 25,
+    restarts: int = 1,
+    start: Rows | None = None,
+    kernel: str = "auto",
+    track: Track = silent,
+) -> Clustering:
+    """Lloyd's algorithm on unit rows with centroids projected back to the sphere; the best of some restarts.
+
+    `start` are centroids to begin with, instead of k-means++.
+    """
+    plan = KMeans(k, seed=seed, iterations=iterations, restarts=restarts, start=start, kernel=kernel)
+    rows = HeldRows(vectors)
+    return plan.fit(rows, rows, vectors[:_BASIS_ROWS], track)
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """How to cluster: see `METHODS`.
+
+    `iterations` are those on the sample; `passes` the further ones with all dimensions, over the rows that are
+    clustered (all of them for `full` and `minibatch`). `restarts` are compared before the passes.
+    """
+
+    k: int
+    _: KW_ONLY
+    seed: int
+    method: str = "sample"
+    iterations: int = 25
+    restarts: int = 1
+    passes: int | None = None
+    sample_per_centroid: int = 256
+    start: Rows | None = None
+    kernel: str = "auto"
+    memory: int = 2**30
+
+    def cluster(self, source: VectorSource, *, head_rows: int = _BASIS_ROWS, track: Track = silent) -> SourceClustering:
+        """Cluster the rows of a source inside `memory`; `head_rows` of them are wanted back, if memory allows."""
+        n, dim = len(source), source.dim
+        self._check(n, dim)
+        per_centroid = _MINIBATCH_SAMPLE if self.method == "minibatch" else self.sample_per_centroid
+        sampled = min(n, per_centroid * self.k)
+        size = n if self.method == "full" else sampled
+        most = max(self.k, self.memory // (2 * 4 * dim))  # rows to hold at once
+        streamed = size > most
+        dims = self._leading_dims(sampled, dim)
+        if streamed and dims is not None:  # only the leading dimensions of the sample are held
+            head = source.sample(min(max(head_rows, _BASIS_ROWS), most), seed=self.seed)
+            within = max(self.k, self.memory // (4 * 4 * dims))
+            first: FittingRows = StreamedRows(source, min(sampled, within), seed=self.seed)
+        else:
+            head = source.sample(min(max(size, head_rows), most), seed=self.seed)
+            first = HeldRows(head[:sampled])
+        rows = StreamedRows(source, size, seed=self.seed) if streamed else HeldRows(head[:size])
+        if self.method == "minibatch":
+            return SourceClustering(*self._minibatches(source, first, head, track), n, head[:head_rows])
+        return SourceClustering(*self.fit(first, rows, head, track), size, head[:head_rows])
+
+    def fit(self, first: FittingRows, rows: FittingRows, head: Rows, track: Track = silent) -> Clustering:
+        """Find centroids for the rows `first`, then improve them in passes over `rows`."""
+        basis = self._basis(first, head)
+        centroids, mean_cosine = self._begin(first, basis, track)
+        passes = self._default_passes(rows, basis) if self.passes is None else self.passes
+        prepare = self._preparing(basis, head)
+        before = -np.inf
+        for number in range(passes):
+            label = f"pass {number + 1} of {passes} over {len(rows):,} rows"
+            centroids, mean_cosine = lloyd_pass(rows, centroids, prepare(centroids), track, label)
+            if mean_cosine - before < TOLERANCE:
+                break
+            before = mean_cosine
+        if mean_cosine is None:
+            mean_cosine = float(nearest(head[:_BASIS_ROWS], centroids)[1].mean(dtype=np.float64))
+        return Clustering(centroids, mean_cosine)
+
+    def _minibatches(self, source: VectorSource, first: FittingRows, head: Rows, track: Track) -> Clustering:
+        basis = self._basis(first, head)
+        centroids, mean_cosine = self._begin(first, basis, track)
+        prepare = self._preparing(basis, head)
+        passes = 1 if self.passes is None else self.passes
+        for number in range(passes):
+            label = f"mini-batches, pass {number + 1} of {passes}"
+            centroids, mean_cosine = minibatch_pass(
+                source, centroids, prepare, memory=self.memory, track=track, label=label
+            )
+        assert mean_cosine is not None
+        return Clustering(centroids, mean_cosine)
+
+    def _begin(self, first: FittingRows, basis: Rows | None, track: Track) -> tuple[Rows, float | None]:
+        """The centroids to start from, or those of the best of some runs; and their mean cosine, if it is known."""
+        if self.start is not None:
+            return self.start, None
+        grouping = group_in_two_levels if self.method == "hierarchical" else group
+        if basis is None:
+            assert isinstance(first, HeldRows)
+            features = first.vectors
+        else:
+            features = project(first, basis, track)
+        generators = (np.random.default_rng([self.seed, run]) for run in range(self.restarts))
+        staged = basis is not None or self._heavy(len(first), features.shape[1])
+        runs = (grouping(features, self.k, rng, self.iterations, staged=staged, track=track) for rng in generators)
+        best = max(runs, key=lambda run: run.fit)
+        if basis is None:
+            return best.centroids, best.fit
+        return directions(first, best.of_row, self.k, len(basis), track), None
+
+    def _heavy(self, rows: int, dim: int) -> bool:
+        """Whether clustering so many rows is worth shortening."""
+        return worth_a_choice(self.iterations * rows, self.k * dim)
+
+    def _leading_dims(self, rows: int, dim: int) -> int | None:
+        """How many leading dimensions to cluster in first; None where that is not worth it."""
+        dims = max(_LEADING_LEAST, dim // _LEADING_SHARE)
+        return dims if self._heavy(rows, dim) and dim >= 3 * dims else None
+
+    def _basis(self, first: FittingRows, head: Rows) -> Rows | None:
+        """The leading directions to cluster in first; None for all dimensions."""
+        dims = self._leading_dims(len(first), head.shape[1])
+        if dims is None:
+            return None
+        basis = leading_basis(head[:_BASIS_ROWS], dims)
+        if isinstance(first, HeldRows) and _share_held(head[:_BASIS_ROWS], basis) < _LEADING_ENOUGH:
+            return None
+        return basis
+
+    def _preparing(self, basis: Rows | None, sample: Rows) -> Callable[[Rows], Search]:
+        """How to make a search for centroids that have moved; the choice is made for the first ones."""
+        if self.kernel not in ("auto", "screened"):
+            return lambda centroids: choose_search(centroids, sample, n=0, kernel=self.kernel)
+        if basis is None:
+            return ExactSearch
+        chosen: list[Callable[[Rows], Search]] = []
+
+        def prepare(centroids: Rows) -> Search:
+            if not chosen:
+                possible = [ScreenedSearch(centroids, basis), ExactSearch(centroids)]
+                screened = fewest_operations(possible, sample) is possible[0]
+                chosen.append((lambda moved: ScreenedSearch(moved, basis)) if screened else ExactSearch)
+            return chosen[0](centroids)
+
+        return prepare
+
+    def _default_passes(self, rows: FittingRows, basis: Rows | None) -> int:
+        held = isinstance(rows, HeldRows)
+        if self.method == "full" or (self.start is not None and held):
+            return self.iterations
+        return 0 if held and basis is None and self.method == "sample" else _FINE_PASSES
+
+    def _check(self, n: int, dim: int) -> None:
+        k = self.k
+        if self.method not in METHODS:
+            raise unknown_name("method of k-means", self.method, METHODS)
+        if not 1 <= k <= n:
+            raise PareError(f"k must be between 1 and the number of examples, {n}; got {k}.")
+        if self.restarts < 1 or self.iterations < 1 or self.sample_per_centroid < 1:
+            raise PareError("restarts, iterations and sample_per_centroid must be at least 1.")
+        least = 1 if self.method == "minibatch" else 0
+        if self.passes is not None and self.passes < least:
+            raise PareError(f"passes must be at least {least} with method {self.method!r}, got {self.passes}.")
+        if self.start is not None and self.restarts > 1:
+            raise PareError("centroids to start from leave nothing to restart; leave out restarts, or the start.")
+        if self.start is not None and self.start.shape != (k, dim):
+            given = f"{self.start.shape[0]} of {self.start.shape[1]} dimensions"
+            raise PareError(
+                f"the centroids to start from are {given}, and k = {k} of {dim} are wanted; start from another model, "
+                f"or leave out k."
+            )
+        needed = 8 * 4 * k * dim  # centroids, their sums in double precision, and copies while they move
+        if needed > max(self.memory, _ALWAYS):
+            raise PareError(
+                f"clustering with k = {k:,} centroids of {dim} dimensions takes about {format_size(needed)}, and "
+                f"memory is {format_size(self.memory)}; raise memory (--memory), or lower k."
+            )
+
+
+def _share_held(rows: Rows, basis: Rows) -> float:
+    """The share of the variance of rows that lies in some directions."""
+    apart = rows - rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+    with one_blas_thread():
+        inside = np.square(apart @ basis).sum(dtype=np.float64)
+    return float(inside / max(np.square(apart).sum(dtype=np.float64), 1e-30))

@@ -1,0 +1,189 @@
+"""Passes of k-means over unit rows block by block, whether the rows are held in memory or read again each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.clustering.kernels import Search
+from paredown.clustering.lloyd import Rows
+from paredown.ids import hash_ids
+from paredown.progress import Track, silent
+from paredown.scores import unit_rows
+from paredown.sources import VectorSource
+from paredown.threads import one_blas_thread
+
+__all__ = [
+    "Clustering",
+    "FittingRows",
+    "HeldRows",
+    "StreamedRows",
+    "directions",
+    "lloyd_pass",
+    "minibatch_pass",
+    "project",
+]
+
+Indices = NDArray[np.int64]
+
+_HELD_ROWS = 4_096  # of rows in memory in one block
+_SPARE = 256  # worst rows remembered in a pass, for clusters that lose all their rows
+_BATCH_ROWS = 8_192  # of a mini-batch, at least
+_BEGIN_WEIGHT = 32  # rows that the centroids before a mini-batch pass count for
+_NOTHING = 1e-6  # a sum of unit rows shorter than this has no direction
+
+
+class Clustering(NamedTuple):
+    """Unit centroids (k, dim), and the mean cosine of the rows to their nearest one before the last small step."""
+
+    centroids: Rows
+    mean_cosine: float
+
+
+class FittingRows(Protocol):
+    """Unit rows that a clustering is fitted to, numbered in the order of the seeded hash of their ids."""
+
+    def __len__(self) -> int: ...
+
+    def blocks(self, track: Track = silent, label: str = "") -> Iterator[tuple[Indices, Rows]]:
+        """All rows, some at a time in any order, with their numbers."""
+        ...
+
+
+class HeldRows:
+    """Rows in memory."""
+
+    def __init__(self, vectors: Rows) -> None:
+        self.vectors = vectors
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def blocks(self, track: Track = silent, label: str = "") -> Iterator[tuple[Indices, Rows]]:
+        for first in range(0, len(self), _HELD_ROWS):
+            part = self.vectors[first : first + _HELD_ROWS]
+            yield np.arange(first, first + len(part)), part
+
+
+class StreamedRows:
+    """The rows of a source with the smallest hashes, read from it in every pass and in its own order."""
+
+    def __init__(self, source: VectorSource, size: int, *, seed: int) -> None:
+        self.source, self.size = source, min(size, len(source))
+        hashes = hash_ids(source.ids, seed=seed)
+        chosen = np.argpartition(hashes, self.size - 1)[: self.size]
+        self._number = np.full(len(source), -1, np.int64)
+        self._number[chosen[np.argsort(hashes[chosen])]] = np.arange(self.size)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def blocks(self, track: Track = silent, label: str = "") -> Iterator[tuple[Indices, Rows]]:
+        source, first = self.source, 0
+        for block in track(source.blocks(source.block_rows), label, total=source.n_blocks):
+            number = self._number[first : first + len(block)]
+            chosen = number >= 0
+            ids = source.ids[first : first + len(block)][chosen]
+            first += len(block)
+            if len(ids):  # only these are scaled: bad rows elsewhere were found when the first sample was taken
+                yield number[chosen], unit_rows(block[chosen], ids=ids, first=first, where=source.location)
+
+
+class _Sums:
+    """Sums of rows by cluster in double precision, so that the order of rows hardly rounds them differently."""
+
+    def __init__(self, k: int, dim: int) -> None:
+        self.sums, self.counts, self.total = np.zeros((k, dim)), np.zeros(k, np.int64), 0.0
+        self._worst, self._worst_cosine = np.empty((0, dim), np.float32), np.empty(0, np.float32)
+        self._spare = max(_SPARE, k // 8)
+
+    def add(self, rows: Rows, index: Indices, cosine: NDArray[np.float32]) -> Indices:
+        """Add rows to their clusters; which clusters that changed."""
+        from scipy.sparse import csr_array
+
+        present, member = np.unique(index, return_inverse=True)
+        n = len(rows)
+        members = csr_array((np.ones(n), member, np.arange(n + 1)), shape=(n, len(present)))
+        self.sums[present] += members.T @ rows
+        self.counts[present] += np.bincount(member)
+        self.total += float(cosine.sum(dtype=np.float64))
+        bad = np.argpartition(cosine, self._spare)[: self._spare] if n > self._spare else np.arange(n)
+        both = np.concatenate([self._worst_cosine, cosine[bad]])
+        worst = np.argsort(both, kind="stable")[: self._spare]
+        self._worst, self._worst_cosine = np.concatenate([self._worst, rows[bad]])[worst], both[worst]
+        return present
+
+    def directions(self, previous: Rows | None) -> Rows:
+        """Unit sums; a cluster without a direction moves to a row that fits badly, or stays while there is none."""
+        lengths = _lengths(self.sums)
+        lost = np.flatnonzero((lengths < _NOTHING) | (self.counts == 0))
+        lengths[lost] = 1
+        centroids = (self.sums / lengths[:, None]).astype(np.float32)
+        if len(lost):
+            moved = lost[: len(self._worst)]
+            centroids[lost] = 0 if previous is None else previous[lost]
+            centroids[moved] = self._worst[: len(moved)]
+        return centroids
+
+
+def _lengths(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The lengths of rows; BLAS would share long ones between threads, and round them by their number."""
+    return np.sqrt(np.square(sums).sum(axis=1))
+
+
+def project(rows: FittingRows, basis: Rows, track: Track = silent) -> Rows:
+    """The coordinates of all rows in a few directions, in the order of their numbers."""
+    low = np.empty((len(rows), basis.shape[1]), np.float32)
+    for number, block in rows.blocks(track, "leading dimensions"):
+        with one_blas_thread():  # clusters are sought among these numbers, to their last bits
+            low[number] = block @ basis
+    return low
+
+
+def directions(rows: FittingRows, index: Indices, k: int, dim: int, track: Track = silent) -> Rows:
+    """The direction of the sum of each cluster's rows, for known clusters."""
+    sums = _Sums(k, dim)
+    for number, block in rows.blocks(track, "centroids"):
+        sums.add(block, index[number], np.zeros(len(block), np.float32))
+    return sums.directions(None)
+
+
+def lloyd_pass(
+    rows: FittingRows, centroids: Rows, search: Search, track: Track = silent, label: str = ""
+) -> Clustering:
+    """One iteration of spherical k-means: every row to its nearest centroid, every centroid to its rows."""
+    sums = _Sums(*centroids.shape)
+    for _, block in rows.blocks(track, label):
+        sums.add(block, *search(block))
+    return Clustering(sums.directions(centroids), sums.total / len(rows))
+
+
+def minibatch_pass(
+    source: VectorSource,
+    centroids: Rows,
+    prepare: Callable[[Rows], Search],
+    *,
+    memory: int,
+    track: Track = silent,
+    label: str = "",
+) -> Clustering:
+    """One pass over a source that moves the centroids after every mini-batch (after Sculley 2010, on the sphere).
+
+    A centroid is the direction of the sum of its rows so far, so that a row counts for less the later it comes. The
+    centroids at the beginning count for 32 rows.
+    """
+    sums, centroids = _Sums(*centroids.shape), centroids.copy()
+    sums.sums += _BEGIN_WEIGHT * centroids
+    most = max(1, min(max(_BATCH_ROWS, source.block_rows), memory // (8 * 4 * source.dim)))
+    first = 0
+    for block in track(source.blocks(most), label, total=-(-len(source) // most)):
+        part = slice(first, first + len(block))
+        rows = unit_rows(block, ids=source.ids[part], first=first, where=source.location)
+        first += len(block)
+        moved = sums.add(rows, *prepare(centroids)(rows))
+        lengths = _lengths(sums.sums[moved])[:, None]
+        centroids[moved] = sums.sums[moved] / np.maximum(lengths, _NOTHING)
+    return Clustering(sums.directions(centroids), sums.total / len(source))

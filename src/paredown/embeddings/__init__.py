@@ -1,0 +1,7 @@
+"""From images to embeddings: encoders, and the store on disk that a killed run is finished from."""
+
+from __future__ import annotations
+
+from paredown.embeddings.embedding import SHARD_SIZE, StoredImages, check_embedding, embed, embed_to_score
+
+__all__ = ["SHARD_SIZE", "StoredImages", "check_embedding", "embed", "embed_to_score"]

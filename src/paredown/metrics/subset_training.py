@@ -1,0 +1,132 @@
+"""Memorization and influence: models trained on random subsets, compared by who was in them (section 2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.checkpoint import Checkpoint
+from paredown.errors import PareError, unknown_name
+from paredown.metrics.frozen_scores import LookedUp
+from paredown.metrics.memorization import balanced_masks, influence, memorization, reliability_facts
+from paredown.metrics.probe_training import Probes, load_probes, member_seeds, portions, remembered
+from paredown.progress import Track, silent
+from paredown.sources import Source, open_source
+from paredown.training import Recipe
+from paredown.training.devices import torch_threads
+from paredown.training.ensembles import train_ensemble
+from paredown.training.examples import TrainingSet, load_examples
+
+__all__ = ["DEFAULT_MEMBERS", "SUBSAMPLED", "train_on_subsets"]
+
+SUBSAMPLED = ("memorization", "influence_max", "influence_sum_abs")
+DEFAULT_MEMBERS = 120  # memorization on 5,000 images is then reliable to 0.9; influence is not
+
+
+def train_on_subsets(
+    source: Source,
+    *,
+    metrics: Sequence[str],
+    seed: int,
+    recipe: str | Recipe = "mlp",
+    members: int = DEFAULT_MEMBERS,
+    epochs: int | None = None,
+    subset: float = 0.7,
+    test: str | Path | Source | None = None,
+    pseudo_labels: bool = False,
+    k: int | None = None,
+    threads: int | None = None,
+    checkpoint: Checkpoint | None = None,
+    track: Track = silent,
+) -> dict[str, LookedUp]:
+    """Train models on random subsets and compare those with and those without each example (Feldman and Zhang 2020).
+
+    Args:
+        source: the examples, with labels unless `pseudo_labels`.
+        metrics: of `memorization`, `influence_max` and `influence_sum_abs`; all come from the same models.
+        seed: decides subsets, first weights and row orders.
+        recipe: how a model is trained.
+        members: how many models. The report says how reliable scores from so many are, and warns where they are not.
+        epochs: in place of the recipe's.
+        subset: the share of the examples that a model trains on.
+        test: labelled examples on which influence is measured; the training examples that a model did not train on
+            unless given.
+        pseudo_labels: clusters of the embeddings, `k` of them, take the place of labels.
+        threads: of torch meanwhile.
+        checkpoint: keeps the answers of every finished portion of models.
+        track: reports progress.
+    """
+    for metric in metrics:
+        if metric not in SUBSAMPLED:
+            raise unknown_name("metric of models on subsets", metric, SUBSAMPLED)
+    if test is not None and set(metrics) == {"memorization"}:
+        raise PareError(
+            "test is an option of the influence metrics; memorization is measured on the examples themselves."
+        )
+    if epochs is not None and epochs < 1:
+        raise PareError(f"epochs must be at least 1, got {epochs}.")
+    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, track=track)
+    tests = None if test is None else _load_test(test, probes, pseudo_labels, track)
+    masks = balanced_masks(members, len(probes.examples), share=subset, seed=seed)
+    with torch_threads(threads):
+        correct, test_correct = _answers(probes, masks, tests, epochs, checkpoint, track)
+    known: dict[str, Any] = {
+        "epochs": probes.recipe.epochs if epochs is None else epochs,
+        "subset": subset,
+        "accuracy_in": float(correct[masks].mean()),
+        "accuracy_out": float(correct[~masks].mean()),
+    }
+    estimates = {}
+    if "memorization" in metrics:
+        estimates["memorization"] = memorization(masks, correct)
+    if set(metrics) & {"influence_max", "influence_sum_abs"}:
+        both = influence(masks, correct, test_correct=test_correct)
+        estimates |= dict(zip(("influence_max", "influence_sum_abs"), both, strict=True))
+    measured_on = {"measured_on": "examples left out" if tests is None else f"{len(tests)} test examples"}
+    fitted = {}
+    for metric in metrics:
+        facts = known | ({} if metric == "memorization" else measured_on)
+        facts |= reliability_facts(metric, estimates[metric], members)
+        fitted[metric] = probes.scores(metric, estimates[metric].values, **facts)
+    return fitted
+
+
+def _load_test(test: str | Path | Source, probes: Probes, pseudo_labels: bool, track: Track) -> TrainingSet:
+    if pseudo_labels:
+        raise PareError("a test set has labels, and pseudo_labels have no meaning for it; give one or the other.")
+    return load_examples(open_source(test), probes.recipe, like=probes.examples, track=track)
+
+
+def _answers(
+    probes: Probes,
+    masks: NDArray[np.bool_],
+    tests: TrainingSet | None,
+    epochs: int | None,
+    checkpoint: Checkpoint | None,
+    track: Track,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
+    """Which model is right about which example, (models, n), and about which test example."""
+    answers: dict[str, list[NDArray[np.bool_]]] = {"correct": [], "tests": []}
+    asked = {"correct": probes.examples} | ({} if tests is None else {"tests": tests})
+    for portion in portions(probes.recipe, len(masks)):
+        name = f"subsets-{portion.start:04d}"
+        done = remembered(checkpoint, name)
+        if done is None:
+            ensemble = train_ensemble(
+                probes.recipe,
+                probes.examples,
+                seeds=member_seeds(probes.seed, portion.start, portion.stop),
+                masks=masks[portion.start : portion.stop],
+                epochs=epochs,
+                track=track,
+            )
+            done = {key: np.packbits(ensemble.correct(examples), axis=1) for key, examples in asked.items()}
+            if checkpoint is not None:
+                checkpoint.save(name, done)
+        for key, examples in asked.items():
+            answers[key].append(np.unpackbits(done[key], axis=1, count=len(examples)).astype(bool))
+    return np.concatenate(answers["correct"]), None if tests is None else np.concatenate(answers["tests"])

@@ -1,0 +1,184 @@
+"""The easiest and the hardest images of a class by different metrics: what two figures show.
+
+The scorings are those of the benchmark of metrics, so that what one has scored the other finds.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from paredown.embeddings.encoders import encode
+from paredown.ids import hash_ids
+from paredown.reproduce import metric_comparison as benchmark
+from paredown.reproduce.base import Table
+from paredown.reproduce.data_folders import Dataset
+from paredown.reproduce.setup import Scoring, Setup
+from paredown.scores import Labels, Scores
+from paredown.sources import ArrayImages, ImageSource, open_source
+from paredown.sources.image_files import Skipped, decode_image
+
+__all__ = [
+    "NEEDS",
+    "TITLES",
+    "Found",
+    "add_extremes",
+    "class_name",
+    "find_extremes",
+    "picture",
+    "scorings",
+    "training_data",
+]
+
+NEEDS = {
+    "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},
+    "images": {"tiny": ("digits",), "cpu": ("cifar10", "fashion_mnist", "digits"), "paper": ("imagenet",)},
+}
+TITLES = {
+    "prototypes": "self-supervised prototypes",
+    "supervised_prototypes": "supervised prototypes",
+    "memorization": "memorization",
+    "el2n": "EL2N",
+    "forgetting": "forgetting",
+    "active_learning": "active learning",
+    "ddd": "DDD",
+    "influence_max": "influence max",
+    "influence_sum_abs": "influence sum-abs",
+}
+_THUMBNAIL = 48  # pixels of a picture's side at most
+_ENCODED = 224
+_GAP = 2  # white pixels between pictures
+_TIES = 0x71E5
+
+
+class Found(NamedTuple):
+    """Scores of one training set, and its images."""
+
+    scores: Mapping[str, Scores]
+    rows: NDArray[np.int64]  # of the images, in the order of the scores
+    codes: NDArray[np.int64]  # classes
+    classes: tuple[str, ...]
+    images: ImageSource
+    vectors: NDArray[np.float32] | None  # features, in the order of the scores; None where they are not at hand
+
+
+def training_data(setup: Setup) -> tuple[Dataset, Dataset]:
+    """What is scored, and its images; where the images of the features are not there, images are scored as pixels."""
+    main, images = setup.dataset(), setup.dataset("images")
+    main = main if main.name in (images.name, f"{images.name}_features") else images
+    return benchmark.training_set(setup, main), images
+
+
+def scorings(setup: Setup, metrics: Sequence[str]) -> dict[str, Scoring]:
+    """The scorings of the benchmark of metrics that some metrics are found in; EL2N is that of several models."""
+    main, _ = training_data(setup)
+    found = benchmark.scorings(setup, main)
+    return {
+        name: scoring for name, scoring in found.items() if name != "one probe" and set(scoring.metrics) & set(metrics)
+    }
+
+
+def find_extremes(setup: Setup, metrics: Sequence[str]) -> Found:
+    """Score the training set and open its images."""
+    main, data = training_data(setup)
+    scored = {}
+    for scoring in scorings(setup, metrics).values():
+        done = setup.score(scoring)
+        scored |= {metric: done[metric] for metric in scoring.metrics if metric in metrics}
+    images = open_source(data.location)
+    assert isinstance(images, ImageSource)
+    assert isinstance(images.labels, Labels)
+    ids = next(iter(scored.values())).ids
+    vectors = None
+    if setup.scale == "paper":
+        place = {identity: row for row, identity in enumerate(images.ids.tolist())}
+        rows = np.array([place[identity] for identity in ids.tolist()])
+    else:
+        rows = main.rows()[ids.astype(np.int64)]
+        vectors = np.load(main.features()["source"], mmap_mode="r")[ids.astype(np.int64)]
+    return Found(scored, rows, images.labels.codes[rows], tuple(images.labels.classes), images, vectors)
+
+
+def add_extremes(table: Table, found: Found, classes: Sequence[int], *, shown: int, **common: Any) -> None:
+    """Add the extreme images of some classes (kind `image`), and for each how alike they are (kind `alike`)."""
+    for metric, scores in found.scores.items():
+        chance = hash_ids(scores.ids, seed=_TIES)  # many scores of counted errors are equal
+        for code in classes:
+            own = np.flatnonzero(found.codes == code)
+            order = own[np.lexsort([chance[own], scores.values[own]])]
+            name = found.classes[code]
+            alike = {}
+            for end, rows in (("easy", order[:shown]), ("hard", order[::-1][:shown])):
+                pictures = [_picture(found.images, int(row)) for row in found.rows[rows]]
+                vectors = embed_pictures(pictures) if found.vectors is None else found.vectors[rows]
+                alike[end] = _mean_cosine(vectors)
+                for rank, (row, picture) in enumerate(zip(rows, pictures, strict=True)):
+                    table.add(
+                        "image",
+                        **common,
+                        metric=metric,
+                        category=name,
+                        end=end,
+                        rank=rank,
+                        score=float(scores.values[row]),
+                        row=int(found.rows[row]),
+                        picture=_as_text(picture),
+                    )
+            table.add("alike", **common, metric=metric, category=name, examples=len(own), **alike)
+
+
+def class_name(category: str | float) -> str:
+    """As it was before the table was a file, which knows no difference between names and numbers."""
+    return category if isinstance(category, str) else f"{category:g}"
+
+
+def _picture(images: ImageSource, row: int) -> Image.Image:
+    image = decode_image(*images.file(row))
+    assert not isinstance(image, Skipped)
+    return image
+
+
+def embed_pictures(pictures: Sequence[Image.Image], encoder: Any = "swav") -> NDArray[np.float32]:
+    """Embeddings of a few images."""
+    pixels = np.stack([np.asarray(image.convert("RGB").resize((_ENCODED, _ENCODED))) for image in pictures])
+    source = ArrayImages(
+        pixels, location="a few images", kind="images in memory", files=(), ids=np.arange(len(pixels)), labels=None
+    )
+    return np.concatenate([batch.vectors for batch in encode(source, encoder=encoder).batches()])
+
+
+def _mean_cosine(vectors: NDArray[np.float32]) -> float:
+    """Over all pairs."""
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return float(np.mean([unit[i] @ unit[j] for i, j in combinations(range(len(unit)), 2)]))
+
+
+def _as_text(image: Image.Image) -> str:
+    """A thumbnail as a PNG in base64, so that the table holds all that is drawn."""
+    image = image if image.mode == "L" else image.convert("RGB")
+    image.thumbnail((_THUMBNAIL, _THUMBNAIL))
+    file = BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return base64.b64encode(file.getvalue()).decode("ascii")
+
+
+def picture(rows: Table) -> NDArray[np.uint8]:
+    """Images of a table side by side: the easiest above, the hardest below, the most extreme first."""
+    lines = []
+    for end in ("easy", "hard"):
+        texts = rows.where(end=end)["picture"]
+        images = [Image.open(BytesIO(base64.b64decode(text))).convert("RGB") for text in texts]
+        side = max(max(image.size) for image in images)
+        tiles = [np.full((side + _GAP, side + _GAP, 3), 255, np.uint8) for _ in images]
+        for tile, image in zip(tiles, images, strict=True):
+            tile[: image.size[1], : image.size[0]] = np.asarray(image)
+        lines.append(np.concatenate(tiles, axis=1))
+    gap = np.full((2 * _GAP, lines[0].shape[1], 3), 255, np.uint8)
+    return np.concatenate([lines[0], gap, lines[1]])

@@ -1,0 +1,151 @@
+"""Fig. 6A: do the clusters behind the self-supervised metric align with the classes?
+
+Claims: some classes are aligned with a small number of clusters, while others are dispersed across many.
+
+    paredown reproduce fig6a
+
+Expected: 15 seconds (`--size paper`: embedding ImageNet by SwAV and 1,000 clusters, hours of a GPU). Of 30 clusters of
+CIFAR-10's embeddings an automobile is found in 5 and a bird in 11.5, as effective numbers; chance would be 29.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.plots import COLORS, figure, panel_letter
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.extreme_images import NEEDS, class_name
+from paredown.reproduce.setup import Plan, Scoring, Setup
+from paredown.sources import load_column, open_source
+
+__all__ = ["NEEDS", "draw", "judge", "measure", "plan", "spread"]
+
+ALIGNED = 0.25  # of the clusters that chance would spread a class over
+APART = 2.0  # times as many clusters for the most dispersed class as for the most aligned one
+_NAMED = 40  # classes whose names fit beside the picture
+
+
+def plan(setup: Setup) -> Plan:
+    """As many clusters as classes, as in the paper; some more where there are only ten classes."""
+    data = setup.dataset()
+    source = data.images("swav") if setup.scale == "paper" else data.features()
+    k = setup.choose(tiny=20, cpu=30, paper=data.classes)
+    return Plan(scorings={"clusters": Scoring(source, ("prototypes",), {"k": k})}, datasets=(data,))
+
+
+def measure(setup: Setup) -> Table:
+    """P(class | cluster) wherever it is not zero, and for each class over how many clusters it is spread."""
+    scoring = plan(setup).scorings["clusters"]
+    scores = setup.score(scoring)["prototypes"]
+    assert scores.clusters is not None
+    names, codes = _classes(setup, scoring, scores.ids)
+    counts = np.zeros((int(scores.clusters.max()) + 1, len(names)))
+    np.add.at(counts, (scores.clusters, codes), 1)
+    counts = counts[counts.sum(axis=1) > 0]
+    counts = counts[_ordered(counts)]
+    table = Table()
+    share = counts / counts.sum(axis=1, keepdims=True)
+    for cluster, code in np.argwhere(counts > 0):
+        table.add(
+            "cell",
+            data=setup.dataset().title,
+            cluster=int(cluster),
+            category=names[code],
+            code=int(code),
+            examples=int(counts[cluster, code]),
+            probability=share[cluster, code],
+        )
+    table.add("chance", clusters=len(counts), spread=spread(counts.sum(axis=1)))
+    for code, name in enumerate(names):
+        own = counts[:, code]
+        majority = counts.argmax(axis=1) == code
+        table.add(
+            "class",
+            category=name,
+            code=code,
+            examples=int(own.sum()),
+            spread=spread(own),
+            largest_cluster=own.max() / own.sum(),  # share of the class in its largest cluster
+            purity=float(counts[majority, code].sum() / max(1, counts[majority].sum())),  # of clusters where it leads
+            led=int(majority.sum()),
+        )
+    return table
+
+
+def _classes(setup: Setup, scoring: Scoring, ids: NDArray) -> tuple[list[str], NDArray[np.int64]]:
+    """Names of the classes, and the code of each scored example."""
+    main, images = setup.dataset(), setup.dataset("images")
+    labels = None if setup.scale == "paper" else load_column(Path(scoring.data["labels"]))
+    if labels is None:
+        known = open_source(scoring.data["source"]).labels
+        assert known is not None
+        return list(known.classes), known.codes
+    if images.name in (main.name, main.name.removesuffix("_features")):
+        named = open_source(images.location).labels
+        assert named is not None
+        return list(named.classes), labels[ids.astype(np.int64)]
+    return [str(code) for code in range(main.classes)], labels[ids.astype(np.int64)]
+
+
+def spread(counts: NDArray[np.float64]) -> float:
+    """The effective number of clusters, exp(entropy): n if something is spread evenly over n."""
+    share = counts[counts > 0] / counts.sum()
+    return float(np.exp(-(share * np.log(share)).sum()))
+
+
+def _ordered(counts: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Clusters by the class that leads in them, the purest first, so that alignment shows as a staircase."""
+    share = counts / counts.sum(axis=1, keepdims=True)
+    return np.lexsort([-share.max(axis=1), share.argmax(axis=1)])
+
+
+def judge(table: Table) -> list[Claim]:
+    """The most aligned class against chance and against the most dispersed one."""
+    classes, chance = table.where(kind="class"), table.where(kind="chance").rows[0]
+    order = np.argsort(classes["spread"])
+    aligned, dispersed = classes.rows[order[0]], classes.rows[order[-1]]
+    held = aligned["spread"] <= ALIGNED * chance["spread"] and dispersed["spread"] >= APART * aligned["spread"]
+    tell = lambda row: (
+        f"{class_name(row['category'])}: {row['spread']:.1f} clusters, {row['largest_cluster']:.0%} in the largest, "
+        f"purity {row['purity']:.2f}"
+    )
+    return [
+        Claim(
+            "Some classes are aligned with few clusters, others are dispersed across many.",
+            bool(held),
+            f"{table.rows[0]['data']}, {chance['clusters']:.0f} clusters: effective number of clusters (exp of the "
+            f"entropy) of a class {classes['spread'].mean():.1f} on average, {chance['spread']:.1f} if clusters knew "
+            f"nothing of classes; most aligned {tell(aligned)}; most dispersed {tell(dispersed)}.",
+        )
+    ]
+
+
+def draw(table: Table, path: Path) -> None:
+    """The heat map, and the spread of each class."""
+    cells, classes = table.where(kind="cell"), table.where(kind="class")
+    chance = table.where(kind="chance").rows[0]
+    matrix = np.zeros((int(chance["clusters"]), len(classes)))
+    matrix[cells["cluster"].astype(int), cells["code"].astype(int)] = cells["probability"]
+    names = [class_name(name) for name in classes["category"].tolist()]
+    with figure(path, size=(10.4, 5.2), ncols=2, width_ratios=(1.25, 1)) as (drawn, (left, right)):
+        shown = left.imshow(matrix, aspect="auto", cmap="viridis", vmin=0, vmax=1, interpolation="nearest")
+        drawn.colorbar(shown, ax=left, label="P(class | cluster)")
+        left.grid(visible=False)
+        left.set(ylabel="cluster, by its leading class", xlabel="class")
+        panel_letter(left, "A", f"clusters and classes of {cells.rows[0]['data']}")
+        order = np.argsort(classes["spread"])
+        right.barh(np.arange(len(order)), classes["spread"][order], color=COLORS[0])
+        right.axvline(chance["spread"], color="black", linestyle=":")
+        middle = (len(order) - 1) / 2
+        told = "if clusters knew nothing of classes "
+        right.text(chance["spread"], middle, told, rotation=90, ha="right", va="center", fontsize=9)
+        right.set(xlabel="effective number of clusters of a class")
+        right.set_title("from aligned to dispersed", loc="left")
+        if len(names) <= _NAMED:
+            left.set_xticks(range(len(names)), names, rotation=45, ha="right")
+            right.set_yticks(range(len(order)), [names[i] for i in order])
+        else:
+            right.set_ylabel("classes")

@@ -1,0 +1,172 @@
+"""Appendix figure: compute, panels B and C; learning curves at a fixed number of epochs, by keep_fraction.
+
+Claims: trained for the same number of epochs, networks converge equally quickly whatever the fraction kept, so that a
+smaller set costs proportionally less compute; for the same compute the hardest examples then give a lower error than
+random ones.
+
+    paredown reproduce fig_compute_b
+
+Expected: 2 minutes of two cores with MNIST (`--size paper`: 27 ResNet-18s on CIFAR-10 and 18 ResNet-50s on ImageNet).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paredown.evaluate import count_training_flops
+from paredown.plots import RANDOM_COLOR, figure, fraction_bar, fraction_color, panel_letter, plain_ticks
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.rehearsal import network_cost
+from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.theory_checks import floats
+from paredown.standard_errors import standard_error
+from paredown.sweeps import read_settings
+
+NEEDS = {
+    "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("cifar10",)},
+    "second": {"paper": ("imagenet",)},
+}
+_NEAR = 1.1  # converged: within this factor of the error at the end
+_SIMILAR = 1.5  # times as many epochs
+
+
+def plan(setup: Setup) -> Plan:
+    """Equal epochs: the matched-iterations factor is 0."""
+    return Plan(
+        sweeps={role: _config(setup, role) for role in setup.needs},
+        datasets=tuple(setup.dataset(role) for role in setup.needs),
+    )
+
+
+def _config(setup: Setup, role: str) -> dict[str, Any]:
+    data = setup.dataset(role)
+    recipe = {"cifar10": "resnet18", "imagenet": "resnet50"}.get(data.name, "mlp")
+    changes = {} if setup.scale == "paper" else {"epochs": setup.choose(tiny=6, cpu=8, paper=0)}
+    return {
+        "data": data.images() if setup.scale == "paper" else data.features(),
+        "grid": {
+            "initial_size": [data.examples],
+            "keep_fraction": [0.5, 1.0] if setup.scale == "tiny" else [0.2, 0.4, 0.6, 0.8, 1.0],
+            "metric": ["memorization" if data.name == "imagenet" else "el2n"],
+            "matched_iterations": [0.0],
+            "seed": setup.seeds(2 if setup.scale == "tiny" or data.name == "imagenet" else 3),
+        },
+        "student": {"recipe": recipe, "test_every_epoch": True, **changes},
+        "probe": {"members": setup.choose(tiny=2, cpu=3, paper=10)},
+    }
+
+
+def measure(setup: Setup) -> Table:
+    """Mean test error after every epoch, how soon it is near its end, and the FLOPs of each run."""
+    table = Table()
+    for role, config in plan(setup).sweeps.items():
+        recipe = read_settings(config).student.resolve()
+        forward = network_cost(recipe, setup.dataset(role)).flops
+        rows = setup.sweep(config).table.to_pylist()
+        groups: dict[tuple[str, float], list[dict[str, Any]]] = {}
+        for row in rows:
+            groups.setdefault((row["metric"], row["keep_fraction"]), []).append(row)
+        for (metric, fraction), group in sorted(groups.items()):
+            errors = np.array([row["epoch_errors"] for row in group])
+            what = {
+                "data": setup.dataset(role).title,
+                "metric": metric,
+                "keep_fraction": fraction,
+                "kept": group[0]["kept"],
+            }
+            stderr = standard_error(errors)
+            epochs = 1 + np.arange(errors.shape[1])
+            table.add("curve", **what, epoch=epochs, test_error=errors.mean(axis=0), stderr=stderr)
+            soon = [1 + int(np.argmax(np.array(run) <= _NEAR * run[-1])) for run in errors.tolist()]
+            flops = count_training_flops(forward, group[0]["kept"], errors.shape[1])
+            table.add(
+                "run",
+                **what,
+                converged=float(np.mean(soon)),
+                test_error=float(errors[:, -1].mean()),
+                stderr=float(stderr[-1]),
+                flops=flops,
+            )
+    return table
+
+
+def judge(table: Table) -> list[Claim]:
+    """For every data set: epochs to converge, and error for equal compute."""
+    claims = []
+    for data in table.values("data"):
+        runs = table.where(kind="run", data=data)
+        pruned = Table(row for row in runs.rows if row["metric"] != "random" or row["keep_fraction"] == 1)
+        epochs = pruned["converged"]
+        claims.append(
+            Claim(
+                "At equal epochs networks converge equally quickly, whatever the fraction kept.",
+                bool(epochs.max() <= _SIMILAR * epochs.min()),
+                f"{data}: epochs until the test error is within {100 * (_NEAR - 1):.0f} % of its last value, at "
+                f"keep_fraction {floats(pruned['keep_fraction'])}: {floats(epochs)}.",
+            )
+        )
+        hard = Table(row for row in pruned.rows if row["keep_fraction"] < 1)
+        chance = [runs.where(metric="random", keep_fraction=f).rows[0] for f in hard["keep_fraction"]]
+        better = [h["test_error"] < c["test_error"] for h, c in zip(hard.rows, chance, strict=True)]
+        full = runs.where(keep_fraction=1.0).rows[0]
+        told = "; ".join(
+            f"{row['flops'] / full['flops']:.0%} of the compute: {100 * row['test_error']:.2f} % (random subset "
+            f"{100 * other['test_error']:.2f} %)"
+            for row, other in zip(hard.rows, chance, strict=True)
+        )
+        claims.append(
+            Claim(
+                "For the same compute the hardest examples give a lower error than random ones.",
+                all(better),
+                f"{data}: all examples {100 * full['test_error']:.2f} % error with {full['flops']:.2g} FLOPs; {told}.",
+            )
+        )
+    return claims
+
+
+def draw(table: Table, path: Path) -> None:
+    """Learning curves on the left, error against FLOPs on the right, for every data set."""
+    titles = table.values("data")
+    with figure(path, size=(10.6, 4.3 * len(titles)), ncols=2, nrows=len(titles), squeeze=False) as (drawn, grid):
+        for (left, right), data in zip(grid, titles, strict=True):
+            part = table.where(data=data)
+            fractions = sorted(part.values("keep_fraction"))
+            for fraction in fractions:
+                metric = next(m for m in part.values("metric") if m != "random" or fraction == 1)
+                metric = "random" if fraction == 1 else metric
+                curve = part.where(kind="curve", keep_fraction=fraction, metric=metric)
+                left.errorbar(
+                    curve["epoch"],
+                    100 * curve["test_error"],
+                    yerr=200 * np.nan_to_num(curve["stderr"]),
+                    color=fraction_color(fraction),
+                    capsize=2,
+                )
+            left.set(yscale="log", xlabel="epoch", ylabel="test error, %  (bars: two standard errors)")
+            plain_ticks(left.yaxis)
+            panel_letter(left, "B", f"{data}, keep the hardest, equal epochs")
+            fraction_bar(drawn, left, fractions)
+            for name, color, label in (("random", RANDOM_COLOR, "random subset"), ("", "#0072B2", "hardest examples")):
+                runs = [
+                    row
+                    for row in part.where(kind="run").rows
+                    if (row["metric"] == "random") == (name == "random") or row["keep_fraction"] == 1
+                ]
+                runs = sorted(runs, key=lambda row: row["flops"])
+                right.errorbar(
+                    [row["flops"] for row in runs],
+                    [100 * row["test_error"] for row in runs],
+                    yerr=[200 * np.nan_to_num(row["stderr"]) for row in runs],
+                    color=color,
+                    marker="o",
+                    markersize=4,
+                    capsize=2,
+                    label=label,
+                )
+            right.set(xscale="log", yscale="log", xlabel="FLOPs of training", ylabel="test error, %")
+            plain_ticks(right.yaxis)
+            panel_letter(right, "C", "the same runs by compute")
+            right.legend()

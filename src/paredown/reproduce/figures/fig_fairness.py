@@ -1,0 +1,165 @@
+"""Appendix figure on fairness: accuracy class by class, trained on 80 % against trained on everything.
+
+Claims: the accuracy of every class stays about the same; the classes that are predicted worst lose slightly more.
+
+    paredown reproduce fig_fairness
+
+Expected: seconds after `fig5bc`, whose students it looks at (`--size paper`: the same). With embeddings of CIFAR-10 the
+classes correlate by 0.995 and more and change by 0.2 to 0.5 points; the worst third of them lose more, 0.3 points, by
+prototypes alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paredown.plots import COLORS, RANDOM_COLOR, figure, panel_letter
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.metric_comparison import (
+    FLOOR,
+    TITLES,
+    benchmark_sweep,
+    class_accuracies,
+    mean,
+    score_benchmark,
+    scorings,
+    training_set,
+)
+from paredown.reproduce.metric_comparison import NEEDS as NEEDS
+from paredown.reproduce.setup import Plan, Setup
+
+SHOWN = ("el2n_20", "memorization", "prototypes")
+AT = 0.8
+SIMILAR = 0.9  # least correlation over classes, and
+CHANGE = 0.02  # most mean change of a class's accuracy, that count as "quite similar"
+
+
+def plan(setup: Setup) -> Plan:
+    """The students of Fig. 5B and C."""
+    sweep = benchmark_sweep(setup, balance=[FLOOR])
+    return Plan(sweeps={"floor": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
+
+
+def measure(setup: Setup) -> Table:
+    """Accuracies of every class with both training sets, and whether the worst third of the classes lost more.
+
+    How well a class is predicted is the mean of both accuracies: sorted by one of them alone, the noise in it would
+    make its worst classes look as if they gained (regression to the mean).
+    """
+    score_benchmark(setup)
+    swept = setup.sweep(plan(setup).sweeps["floor"]).table
+    table = Table()
+    table.add("data", data=setup.dataset().title, examples=max(swept["initial_size"].to_pylist()))
+    full = class_accuracies(swept, "random", 1.0, 0.0)
+    runs = {metric: class_accuracies(swept, metric, AT, FLOOR) for metric in SHOWN}
+    runs["random"] = class_accuracies(swept, "random", AT, 0.0)
+    for metric, pruned in runs.items():
+        change = pruned - full
+        for code in range(full.shape[1]):
+            own, whole, lost = mean(pruned[:, code]), mean(full[:, code]), mean(change[:, code])
+            table.add(
+                "class",
+                metric=metric,
+                name=str(code),
+                pruned=own.value,
+                pruned_stderr=own.stderr,
+                full=whole.value,
+                full_stderr=whole.stderr,
+                change=lost.value,
+                change_stderr=lost.stderr,
+            )
+        order = np.argsort((pruned + full).mean(axis=0), kind="stable")
+        third = max(1, len(order) // 3)
+        worst, rest = change[:, order[:third]].mean(axis=1), change[:, order[third:]].mean(axis=1)
+        more, of_worst, of_all = mean(worst - rest), mean(worst), mean(change.mean(axis=1))
+        x, y = pruned.mean(axis=0), full.mean(axis=0)
+        slope, intercept = np.polyfit(x, y, 1)
+        table.add(
+            "metric",
+            metric=metric,
+            correlation=float(np.corrcoef(x, y)[0, 1]),
+            mean_change=of_all.value,
+            mean_change_stderr=of_all.stderr,
+            size_of_change=float(np.abs(change.mean(axis=0)).mean()),
+            worst_classes=third,
+            worst_change=of_worst.value,
+            worst_change_stderr=of_worst.stderr,
+            worst_less_rest=more.value,
+            worst_less_rest_stderr=more.stderr,
+            slope=slope,
+            intercept=intercept,
+        )
+    return table
+
+
+def judge(table: Table) -> list[Claim]:
+    """Similarity over classes, and the difference between the worst third and the others."""
+    rows = [row for row in table.where(kind="metric").rows if row["metric"] in SHOWN]
+    chance = table.where(kind="metric", metric="random").rows[0]
+    similar = [row for row in rows if row["correlation"] >= SIMILAR and row["size_of_change"] <= CHANGE]
+    lost = [row for row in rows if row["worst_less_rest"] < -2 * row["worst_less_rest_stderr"]]
+    return [
+        Claim(
+            f"Class by class, the accuracy after training on {AT:.0%} is similar to that of the full set.",
+            len(similar) == len(rows),
+            "; ".join(
+                f"{TITLES[row['metric']]}: correlation over classes {row['correlation']:.3f}, mean size of a change "
+                f"{100 * row['size_of_change']:.2f} points"
+                for row in [*rows, chance]
+            )
+            + ".",
+        ),
+        Claim(
+            "The classes that are predicted worst lose slightly more.",
+            len(lost) == len(rows),
+            "Change of the worst third of the classes less that of the others, in points: "
+            + "; ".join(
+                f"{TITLES[row['metric']]} {100 * row['worst_less_rest']:+.2f} ± "
+                f"{100 * row['worst_less_rest_stderr']:.2f} (the worst third: {100 * row['worst_change']:+.2f})"
+                for row in [*rows, chance]
+            )
+            + f". Beyond two standard errors for {', '.join(TITLES[row['metric']] for row in lost) or 'none'}.",
+        ),
+    ]
+
+
+def draw(table: Table, path: Path) -> None:
+    """One point per class: pruned across, full up, the line of no change and the line through the points."""
+    points = table.where(kind="class")
+    shown = np.concatenate([points["pruned"], points["full"]])
+    span = (max(0.0, shown.min() - 0.03), min(1.005, shown.max() + 0.03))
+    with figure(path, size=(12.2, 4.6), ncols=3, sharey=True) as (drawn, panels):
+        for axes, metric, letter in zip(panels, SHOWN, "ABC", strict=True):
+            _scatter(axes, points.where(metric=metric), table.where(kind="metric", metric=metric).rows[0], span)
+            panel_letter(axes, letter, TITLES[metric])
+        panels[0].set_ylabel("accuracy of the class, trained on everything")
+        panels[0].legend(loc="upper left", fontsize=8)
+        data = table.where(kind="data").rows[0]
+        about = f"{data['data']}, {data['examples']:,.0f} examples; bars: two standard errors over seeds"
+        drawn.suptitle(f"Accuracy class by class, {AT:.0%} kept ({about})", x=0.02, ha="left", fontsize=11)
+
+
+def _scatter(axes: Any, points: Table, line: dict[str, float], span: tuple[float, float]) -> None:
+    axes.plot(span, span, color=COLORS[2], linewidth=1.2, label="no change")
+    ends = np.array([points["pruned"].min(), points["pruned"].max()])
+    axes.plot(ends, line["intercept"] + line["slope"] * ends, color=COLORS[0], linewidth=1.8, label="least squares")
+    many = len(points) > 50
+    style: dict[str, Any] = {"fmt": "o", "markersize": 2 if many else 5, "color": "#444444", "ecolor": RANDOM_COLOR}
+    axes.errorbar(
+        points["pruned"],
+        points["full"],
+        xerr=None if many else 2 * points["pruned_stderr"],
+        yerr=None if many else 2 * points["full_stderr"],
+        elinewidth=1,
+        label="a class",
+        **style,
+    )
+    for row in () if many else points.rows:
+        place = {"xytext": (5, -9), "textcoords": "offset points"}
+        axes.annotate(row["name"], (row["pruned"], row["full"]), fontsize=8, **place)
+    text = f"change {100 * line['mean_change']:+.2f} points\nworst third {100 * line['worst_change']:+.2f}"
+    axes.text(0.97, 0.04, text, transform=axes.transAxes, ha="right", fontsize=9)
+    axes.set(xlim=span, ylim=span, aspect="equal", xlabel=f"accuracy of the class, trained on {AT:.0%}")

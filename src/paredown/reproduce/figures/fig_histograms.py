@@ -1,0 +1,146 @@
+"""Appendix figure on class-conditional scores: how the scores of each metric are spread in each class.
+
+Claims: for many classes most images have very low scores, for others very high ones, which is why pruning by score
+prunes some classes more than others.
+
+    paredown reproduce fig_histograms
+
+Expected: seconds after the scores of `fig5a`, 3 minutes of a core with embeddings of CIFAR-10 (`--size paper`: the
+trainings behind the scores). 4 % (forgetting) to 14 % (supervised prototypes) of the variance of ranks lies between
+classes, 0.09 % by chance; none for influence, which is noise from 120 models.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from paredown.plots import RANDOM_COLOR, figure
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.metric_comparison import METRICS, TITLES, metric_style, score_benchmark, scorings, training_set
+from paredown.reproduce.metric_comparison import NEEDS as NEEDS
+from paredown.reproduce.setup import Plan, Setup
+from paredown.scores import Labels
+
+_BINS = 24
+_CUT = 3  # times as many as in a bin of even spread: higher bars, of many ties, are cut off
+_SHOWN = 100  # classes at most: with more of them every tenth or so, as in the paper
+_SHARES = (0.25, 0.5, 0.75)
+_TIMES = 10  # as much variance between classes as by chance: "strongly"
+
+
+def plan(setup: Setup) -> Plan:
+    """Scores alone."""
+    return Plan(scorings=scorings(setup), datasets=(training_set(setup),))
+
+
+def measure(setup: Setup) -> Table:
+    """Histograms of the ranks of scores class by class, and the share of their variance that lies between classes.
+
+    Scores of different metrics have different units, and some are mostly ties; their ranks, as a share of all
+    examples, are 0 for the easiest and 1 for the hardest, and evenly spread in a class like any other.
+    """
+    scores = score_benchmark(setup)
+    table = Table()
+    labels = scores["random"].labels
+    assert isinstance(labels, Labels)
+    n, classes = len(labels.codes), len(labels.classes)
+    # With classes that do not differ the share between them is expected to be (classes - 1) / (n - 1).
+    table.add("data", data=setup.dataset().title, examples=n, classes=classes, by_chance=(classes - 1) / (n - 1))
+    shown = range(0, classes, -(-classes // _SHOWN))
+    for metric, scored in scores.items():
+        ranks = (rankdata(scored.values) - 0.5) / n
+        above = np.array([float((ranks[labels.codes == code] > 0.5).mean()) for code in range(classes)])
+        table.add(
+            "metric",
+            metric=metric,
+            between_classes=variance_between(ranks, labels.codes),
+            between_classes_raw=variance_between(scored.values, labels.codes),
+            least_above_median=above.min(),
+            most_above_median=above.max(),
+        )
+        for code in shown:
+            own = ranks[labels.codes == code]
+            low, middle, high = np.quantile(own, _SHARES)
+            name = f"class {labels.classes[code]}"
+            table.add("class", metric=metric, name=name, lower=low, median=middle, upper=high)
+            share, edges = np.histogram(own, bins=_BINS, range=(0, 1))
+            table.add("histogram", metric=metric, name=name, rank=(edges[:-1] + edges[1:]) / 2, share=share / len(own))
+    return table
+
+
+def variance_between(values: NDArray[np.floating], codes: NDArray[Any]) -> float:
+    """Eta squared: the variance of class means, weighted by their sizes, over the variance of all; 0 of a constant."""
+    counts = np.bincount(codes)
+    there = counts > 0
+    means = np.bincount(codes, values)[there] / counts[there]
+    total = ((values - values.mean()) ** 2).sum()
+    return float((counts[there] * (means - values.mean()) ** 2).sum() / total) if total > 0 else 0.0
+
+
+def judge(table: Table) -> list[Claim]:
+    """Every metric against the share of variance that classes have by chance."""
+    about = table.where(kind="data").rows[0]
+    rows = {row["metric"]: row for row in table.where(kind="metric").rows}
+    chance = about["by_chance"]
+    weak = [name for name in METRICS if rows[name]["between_classes"] < _TIMES * chance]
+    return [
+        Claim(
+            "The scores of every metric differ strongly from class to class.",
+            not weak,
+            f"Share of the variance of ranks between the {about['classes']:.0f} classes ({chance:.4f} expected by "
+            f"chance, random {rows['random']['between_classes']:.4f}): "
+            + "; ".join(
+                f"{TITLES[name]} {rows[name]['between_classes']:.3f} (harder than the median: "
+                f"{rows[name]['least_above_median']:.0%} to {rows[name]['most_above_median']:.0%} of a class)"
+                for name in METRICS
+            )
+            + f". Less than {_TIMES} times chance: {', '.join(TITLES[name] for name in weak) or 'none'}.",
+        )
+    ]
+
+
+def draw(table: Table, path: Path) -> None:
+    """A panel for every metric, in it a row for every class, the class with the lowest median at the bottom."""
+    with figure(path, size=(11.4, 8.4), nrows=3, ncols=4, sharex=True) as (drawn, grid):
+        for axes, metric in zip(grid.flat, ("random", *METRICS), strict=False):
+            _rows(axes, table, metric)
+        key = grid.flat[-1]
+        key.set_axis_off()
+        about = table.where(kind="data").rows[0]
+        lines = (
+            "A row is the histogram of one class,",
+            f"cut off at {_CUT} times an even spread;",
+            "the dot is its median, the line its",
+            "middle half. Classes are in the order",
+            "of their medians.",
+            "",
+            "Per cent: share of the variance of",
+            f"ranks between classes; {about['by_chance']:.2%} by chance.",
+        )
+        key.text(0, 0.95, "\n".join(lines), va="top", fontsize=9, transform=key.transAxes)
+        drawn.supxlabel("rank of the score: 0 easiest, 1 hardest of all examples", fontsize=10)
+        title = f"Scores class by class, {about['examples']:,.0f} examples ({about['data']})"
+        drawn.suptitle(title, x=0.02, ha="left", fontsize=11)
+
+
+def _rows(axes: Any, table: Table, metric: str) -> None:
+    color = RANDOM_COLOR if metric == "random" else metric_style(metric)["color"]
+    classes = sorted(table.where(kind="class", metric=metric).rows, key=lambda row: row["median"])
+    all_histograms = table.where(kind="histogram", metric=metric)
+    for row, found in enumerate(classes):
+        ridge = all_histograms.where(name=found["name"])
+        height = row + 0.92 * np.minimum(ridge["share"] * _BINS / _CUT, 1)
+        axes.fill_between(ridge["rank"], row, height, step="mid", color=color, alpha=0.6, linewidth=0)
+        axes.plot([found["lower"], found["upper"]], [row, row], color="#222222", linewidth=1)
+        axes.plot(found["median"], row, "o", color="#222222", markersize=3)
+    between = table.where(kind="metric", metric=metric)["between_classes"][0]
+    axes.set_title(f"{TITLES[metric]}: {between:.1%}", loc="left", fontsize=9.5)
+    few = len(classes) <= 20
+    axes.set_yticks(range(len(classes)) if few else (), [row["name"] for row in classes] if few else (), fontsize=7)
+    axes.set(xlim=(0, 1), xticks=(0, 0.5, 1))
+    axes.grid(visible=False)

@@ -1,0 +1,173 @@
+"""Appendix figure on shape bias: shape against texture, by category, of networks trained on pruned data.
+
+Claims: where shape and texture disagree, networks trained without the easy examples decide for the shape slightly more
+often than one trained on everything, and networks trained without the hard ones less often.
+
+    paredown reproduce fig_shape_bias
+
+Shape bias is shape decisions / (shape + texture decisions). It is measured on the cue conflicts in the folder `stimuli`
+of `--data` whose shape and texture are both of classes the networks know (see `fig_ood` for those, and for what the
+folder needs at `--size paper`); without it, on hybrids that have the coarse structure of one test image and the fine
+structure of another. The networks are those of `fig_ood`.
+
+Expected: half a minute beside `fig_ood`. Of 210 cue conflicts between classes of CIFAR-10 some 120 are decided for one
+of the cues: shape bias 0.70 with everything (0.95 for humans), 0.04 ± 0.06 lower without the easier half and
+0.10 ± 0.06 lower without the harder half: too few to tell.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.evaluate import measure_shape_bias
+from paredown.plots import figure
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.extreme_images import class_name
+from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, plan, shown_stimuli, students_answers
+from paredown.reproduce.setup import Setup
+from paredown.reproduce.stimuli import CUE_CONFLICT, Stimuli, read_human_trials
+from paredown.standard_errors import share_error, standard_error
+
+__all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
+
+CERTAIN = 2.0  # standard errors from which on a difference counts
+_MARKERS = {"full": "s", "hard": "o", "easy": "^", "random": "D", "humans": "*"}
+
+
+def measure(setup: Setup) -> Table:
+    """Shape and texture decisions by category, of every network and of all humans together."""
+    stimuli = next(entry for entry in shown_stimuli(setup) if entry.textures is not None)
+    answered = students_answers(setup)
+    known = set(stimuli.shapes)
+    table = Table()
+    for said in answered:
+        _count(table, stimuli, said.decisions[stimuli.dataset], known, **said.student.way)
+    folder = setup.dataset("humans").folder
+    if folder is not None and stimuli.dataset == CUE_CONFLICT:
+        trials = read_human_trials(folder, [stimuli])
+        place = {name: number for number, name in enumerate(stimuli.names)}
+        rows = [place[name] for name in trials.image.tolist()]
+        answers = Stimuli(
+            stimuli.dataset,
+            trials.image.tolist(),
+            stimuli.images[:0],
+            [stimuli.shapes[row] for row in rows],
+            [(stimuli.textures or [])[row] for row in rows],
+        )
+        _count(table, answers, trials.response.tolist(), known, strategy="humans", keep_fraction=1.0, seed=0)
+    return table
+
+
+def _count(table: Table, stimuli: Stimuli, decisions: list[str], known: set[str], **way: Any) -> None:
+    """A row per category, and one for all of them."""
+    textures = np.array(stimuli.textures)
+    rows = np.flatnonzero(np.isin(textures, sorted(known)) & (textures != np.array(stimuli.shapes)))
+    given, shapes, textures = np.array(decisions)[rows], np.array(stimuli.shapes)[rows], textures[rows]
+    for category in ("all", *sorted(set(shapes))):
+        mine = np.ones(len(rows), bool) if category == "all" else shapes == category
+        bias = measure_shape_bias(given[mine], shapes[mine], textures[mine])
+        table.add(
+            "all" if category == "all" else "category",
+            stimuli=stimuli.dataset,
+            **way,
+            category=category,
+            trials=bias.trials,
+            shape_decisions=bias.shape_decisions,
+            texture_decisions=bias.texture_decisions,
+        )
+
+
+def shape_bias(rows: Table) -> NDArray[np.float64]:
+    """Of each row; NaN without a decision for either cue."""
+    shape, texture = rows["shape_decisions"].astype(float), rows["texture_decisions"].astype(float)
+    with np.errstate(invalid="ignore"):
+        return shape / (shape + texture)
+
+
+def _difference(table: Table, strategy: str, keep_fraction: float) -> tuple[float, float]:
+    """To training on everything, with a standard error that counts both seeds and the few stimuli.
+
+    All networks see the same stimuli, which makes the binomial part an upper limit.
+    """
+    rows = table.where(kind="all", strategy=strategy, keep_fraction=keep_fraction)
+    full = table.where(kind="all", strategy="full")
+    apart = shape_bias(rows) - shape_bias(full)
+    stimuli = 0.0
+    for group in (rows, full):
+        decided = np.mean(group["shape_decisions"] + group["texture_decisions"])
+        stimuli += share_error(float(np.mean(shape_bias(group))), decided) ** 2
+    return float(apart.mean()), max(standard_error(apart), float(np.sqrt(stimuli)))
+
+
+def judge(table: Table) -> list[Claim]:
+    """The direction of both changes where most is discarded."""
+    overall = table.where(kind="all")
+    full = overall.where(strategy="full")
+    fractions = overall.where(strategy="hard").values("keep_fraction")
+    claims = []
+    for strategy, sign, text in (
+        ("hard", 1, "Discarding easy examples raises the shape bias."),
+        ("easy", -1, "Discarding hard examples lowers the shape bias."),
+    ):
+        found = {fraction: _difference(table, strategy, fraction) for fraction in sorted(fractions)}
+        mean, error = found[min(fractions)]
+        whole = float(np.mean(shape_bias(full)))
+        decided = np.mean(full["shape_decisions"] + full["texture_decisions"])
+        sure = "" if abs(mean) > CERTAIN * error else "Cannot tell: "
+        humans = overall.where(strategy="humans")
+        beside = f" ({float(np.mean(shape_bias(humans))):.2f} for humans)" if len(humans) else ""
+        claims.append(
+            Claim(
+                text,
+                bool(sign * mean > CERTAIN * error),
+                f"{sure}{full['trials'][0]:.0f} stimuli ({full.rows[0]['stimuli']}), on average {decided:.0f} of them "
+                f"decided for one of the cues; shape bias {whole:.3f} with everything{beside}; "
+                "differences "
+                + ", ".join(f"{m:+.3f} ± {e:.3f} at keep_fraction {f:g}" for f, (m, e) in found.items())
+                + ".",
+            )
+        )
+    return claims
+
+
+def draw(table: Table, path: Path) -> None:
+    """A point for each category and kind of network; lines are means, shape to the left as in Geirhos et al."""
+    categories = table.where(kind="category").values("category")
+    kinds = [(row["strategy"], row["keep_fraction"]) for row in table.where(kind="all").rows]
+    fractions = {fraction for strategy, fraction in kinds if strategy != "full"}
+    least = min(fractions)
+    shown = [
+        (strategy, fraction)
+        for strategy in _MARKERS
+        for fraction in [1.0 if strategy in ("full", "humans") else least]
+        if (strategy, fraction) in kinds
+    ]
+    with figure(path, size=(7.6, 0.42 * len(categories) + 2.2)) as (_, axes):
+        for number, (strategy, fraction) in enumerate(shown):
+            rows = table.where(kind="category", strategy=strategy, keep_fraction=fraction)
+            sums = [
+                sum(rows.where(category=category)[f"{cue}_decisions"].sum() for cue in ("shape", "texture"))
+                for category in categories
+            ]
+            shape = [rows.where(category=category)["shape_decisions"].sum() for category in categories]
+            share = np.array([1 - s / n if n else np.nan for s, n in zip(shape, sums, strict=True)])
+            places = np.arange(len(categories)) + 0.1 * (number - (len(shown) - 1) / 2)
+            label = "humans" if strategy == "humans" else NAMES[strategy]
+            label += f", {fraction:.0%} kept" if strategy in ("hard", "easy", "random") else ""
+            style = {"color": STYLE[strategy], "marker": _MARKERS[strategy]}
+            axes.scatter(share, places, s=34, label=label, zorder=3, **style)
+            together = table.where(kind="all", strategy=strategy, keep_fraction=fraction)
+            axes.axvline(1 - float(np.mean(shape_bias(together))), color=STYLE[strategy], linewidth=1.6)
+        counts = table.where(kind="category", strategy="full", seed=min(table["seed"]))
+        names = [f"{class_name(c)} ({counts.where(category=c)['trials'][0]:.0f})" for c in categories]
+        axes.set_yticks(range(len(categories)), names)
+        axes.set(xlim=(-0.02, 1.02), ylim=(-0.6, len(categories) - 0.4))
+        axes.set_xlabel(
+            "share of texture decisions, of those for shape or texture\n(left: shape bias, right: texture bias)"
+        )
+        axes.set_title(f"{table.rows[0]['stimuli']}: by category of shape (stimuli); lines: means", loc="left")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -1,0 +1,198 @@
+"""Appendix table: prototypes from one self-supervised encoder, and averaged over an ensemble of them.
+
+Claims: averaging the scores of five encoders that differ in their seed alone neither improves nor hurts.
+
+    paredown reproduce tab_ensembles
+
+Expected: 4 minutes of two cores with Fashion-MNIST, whose encoders are small and briefly trained by SimCLR, so that
+pruning by them is not expected to beat chance (`--size paper`: 60 ResNet-50s on ImageNet; the folder
+`imagenet_embeddings` then holds the embeddings of its training images by five encoders, in folders 0 to 4, as
+`paredown embed` makes them).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paredown.embeddings.encoders.simclr import train_simclr
+from paredown.errors import PareError
+from paredown.files import is_own
+from paredown.plots import COLORS, RANDOM_COLOR, figure
+from paredown.records import digest
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.data_folders import Dataset
+from paredown.reproduce.setup import Plan, Setup
+from paredown.score_files import read_scores, write_scores
+from paredown.scores import Scores
+from paredown.scoring import score
+from paredown.sources import ArrayImages
+from paredown.sweeps.summary import compare_with_random
+from paredown.workers import available_cores, run_jobs
+
+NEEDS = {
+    "main": {"tiny": ("digits",), "cpu": ("fashion_mnist", "mnist", "digits"), "paper": ("imagenet",)},
+    "encoders": {"paper": ("imagenet_embeddings",)},
+}
+MEMBERS = 5
+SINGLES = ("single 0", "single 1", "single 2")  # how many of the members are also tried alone
+_LIMIT = {"tiny": 400, "cpu": 10_000, "paper": None}  # images
+
+
+def plan(setup: Setup) -> Plan:
+    """Students on what is kept by single encoders and by their mean, 90, 80 and 70 %."""
+    data = setup.dataset(limit=_LIMIT[setup.scale])
+    small = {"recipe": "mlp", "steps": setup.choose(tiny=40, cpu=1000, paper=0)}
+    student = {"recipe": "resnet50"} if setup.scale == "paper" else small
+    file = str(_scores_file(setup, data))
+    config: dict[str, Any] = {
+        "data": data.images() if setup.scale == "paper" else data.features(),
+        "grid": {
+            "initial_size": [data.examples],
+            "keep_fraction": [0.8] if setup.scale == "tiny" else [0.7, 0.8, 0.9],
+            "metric": [*SINGLES, "ensemble"],
+            "seed": setup.seeds(setup.choose(tiny=2, cpu=5, paper=4)),
+        },
+        "student": student,
+        "probe": {name: {"scores": file, "metric": name} for name in (*SINGLES, "ensemble")},
+    }
+    return Plan(sweeps={"encoders": config}, datasets=(data,))
+
+
+def _scores_file(setup: Setup, data: Dataset) -> Path:
+    made_of = {"data": data.name, "examples": data.examples, "scale": setup.scale, "seed": setup.seed}
+    return setup.parts / f"encoders-{digest(made_of, 20)}" / "scores.parquet"
+
+
+def measure(setup: Setup) -> Table:
+    """Every way against chance, and the ensemble against its members."""
+    data = setup.dataset(limit=_LIMIT[setup.scale])
+    file = _scores_file(setup, data)
+    if not file.exists():
+        _score(setup, data, file)
+    table = Table()
+    for row in compare_with_random(setup.sweep(plan(setup).sweeps["encoders"]).table):
+        table.add(
+            "accuracy",
+            data=data.title,
+            examples=row.metric,
+            keep_fraction=row.keep_fraction,
+            accuracy=1 - row.test_error,
+            stderr=row.stderr,
+            random_accuracy=1 - row.random_error,
+            random_stderr=row.random_stderr,
+            gain=-row.difference,
+            gain_stderr=row.difference_stderr,
+            seeds=row.seeds,
+        )
+    return table
+
+
+def _score(setup: Setup, data: Dataset, file: Path) -> None:
+    """Scores of every member, made in parallel and kept one by one, and their mean."""
+    if setup.scale == "paper":
+        folder = setup.dataset("encoders").folder
+        assert folder is not None
+        stores = [folder / str(number) for number in range(MEMBERS)]
+        members = [score(store, metric="prototypes", k=data.classes, seed=setup.seed) for store in stores]
+    else:
+        settings = setup.choose(
+            tiny={"epochs": 1, "image_size": 16, "width": 4, "batch_size": 64},
+            cpu={"epochs": 6, "image_size": 28, "width": 8, "batch_size": 256},
+            paper={},
+        )
+        source = {"file": data.features()["source"], "shape": list(data.shape), "k": data.classes, **settings}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        jobs = [{"seed": setup.seed + n, "out": str(file.parent / f"member{n}")} for n in range(MEMBERS)]
+        todo = [job for job in jobs if not is_own(Path(f"{job['out']}.parquet"))]
+        workers = setup.workers or available_cores()
+        outcomes = run_jobs(f"{__name__}:score_by_own_encoder", todo, workers=workers, common=source)
+        for outcome in setup.track(outcomes, "training encoders", total=len(todo)):
+            if outcome.error is not None:
+                raise PareError(f"an encoder could not be trained: {outcome.error}")
+        members = [read_scores(f"{job['out']}.parquet") for job in jobs]
+    mean = np.mean([member.values for member in members], axis=0)
+    named = [Scores(members[n].values, members[0].ids, name) for n, name in enumerate(SINGLES)]
+    write_scores([*named, Scores(mean, members[0].ids, "ensemble")], file)
+
+
+def score_by_own_encoder(common: dict[str, Any], job: dict[str, Any]) -> None:
+    """Train one encoder without labels and score by the prototypes of its embeddings (run in a worker)."""
+    height, width, channels = common["shape"]
+    pixels = np.round(255 * np.load(common["file"])).astype(np.uint8).reshape(-1, height, width, channels)
+    images = ArrayImages(
+        pixels[..., 0] if channels == 1 else pixels,
+        location=common["file"],
+        kind="images in memory",
+        files=[Path(common["file"])],
+        ids=np.arange(len(pixels)),
+        labels=None,
+    )
+    trained = train_simclr(
+        images,
+        out=f"{job['out']}.onnx",
+        epochs=common["epochs"],
+        image_size=common["image_size"],
+        width=common["width"],
+        batch_size=common["batch_size"],
+        flip=False,
+        seed=job["seed"],
+        reuse=True,
+    )
+    scores = score(images, metric="prototypes", k=common["k"], encoder=trained.encoder, seed=0)
+    write_scores(scores, f"{job['out']}.parquet", overwrite=True)
+
+
+def judge(table: Table) -> list[Claim]:
+    """The ensemble against the mean of its members, with the standard errors of both."""
+    told, apart = [], []
+    for fraction in sorted(table.values("keep_fraction"), reverse=True):
+        rows = table.where(keep_fraction=fraction)
+        ensemble = rows.where(examples="ensemble").rows[0]
+        singles = [row for row in rows.rows if row["examples"] in SINGLES]
+        alone = float(np.mean([row["gain"] for row in singles]))
+        spread = float(np.hypot(ensemble["gain_stderr"], np.mean([row["gain_stderr"] for row in singles])))
+        apart.append((ensemble["gain"] - alone) / spread)
+        told.append(
+            f"{100 * fraction:g} % kept: ensemble {100 * ensemble['gain']:+.2f}, single {100 * alone:+.2f} points "
+            f"against chance, {apart[-1]:+.1f} standard errors apart"
+        )
+    return [
+        Claim(
+            "An ensemble of encoders prunes neither better nor worse than one of them.",
+            bool((np.abs(apart) < 3).all()),
+            f"{table.rows[0]['data']}: {'; '.join(told)}.",
+        )
+    ]
+
+
+def draw(table: Table, path: Path) -> None:
+    """Accuracy by fraction for random subsets, each single encoder and the ensemble."""
+    with figure(path, size=(6.8, 4.2)) as (_, axes):
+        ensemble = table.where(examples="ensemble")
+        axes.errorbar(
+            ensemble["keep_fraction"] - 0.009,
+            100 * ensemble["random_accuracy"],
+            yerr=200 * ensemble["random_stderr"],
+            fmt="o",
+            color=RANDOM_COLOR,
+            capsize=2,
+            label="random",
+        )
+        for number, name in enumerate((*SINGLES, "ensemble")):
+            rows = table.where(examples=name)
+            axes.errorbar(
+                rows["keep_fraction"] + 0.006 * number,
+                100 * rows["accuracy"],
+                yerr=200 * rows["stderr"],
+                fmt="D" if name == "ensemble" else "o",
+                color=COLORS[2] if name == "ensemble" else COLORS[1],
+                capsize=2,
+                label={"ensemble": f"ensemble of {MEMBERS}", SINGLES[0]: "single encoders"}.get(name),
+            )
+        axes.set(xlabel="keep_fraction", ylabel="test accuracy, %\n(bars: two standard errors)")
+        axes.set_xticks(sorted(table.values("keep_fraction")))
+        axes.set_title(f"{table.rows[0]['data']}: prototypes of one encoder or of {MEMBERS}", loc="left")
+        axes.legend()

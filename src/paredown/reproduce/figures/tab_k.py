@@ -1,0 +1,130 @@
+"""Appendix table on the number of clusters: test accuracy of prototypes at keep_fraction 0.8 against k.
+
+Claims: k within an order of magnitude of the number of classes does not matter much; very small and very large k do
+worse.
+
+    paredown reproduce tab_k
+
+Expected: a minute of two cores with embeddings of CIFAR-10, beside the random and full sets that it shares with
+`fig5bc` (`--size paper`: 65 trainings of a ResNet-50 on ImageNet, beside those). From k = 2 to 100 with ten classes the
+accuracies lie within 0.4 points; k = 1 is 0.7 points worse than 10, but 1,000, ten examples to a cluster, is not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_axis
+from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.metric_comparison import NEEDS as NEEDS
+from paredown.reproduce.metric_comparison import accuracies, benchmark_sweep, mean, training_set
+from paredown.reproduce.setup import Plan, Setup
+
+AT = 0.8
+_NEAR = 10  # an order of magnitude
+
+
+def clusters(setup: Setup) -> tuple[int, ...]:
+    """The paper's numbers of clusters, or those of the same size against ten classes."""
+    return setup.choose(
+        tiny=(1, 10, 100),
+        cpu=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
+        paper=(1, 5, 10, 50, 100, 200, 400, 600, 800, 1000, 5000, 10_000, 50_000),
+    )
+
+
+def plan(setup: Setup) -> Plan:
+    """One metric with many k, no class balancing; random subsets and the full set are those of Fig. 5B and C."""
+    config = benchmark_sweep(setup, balance=[0.0], fractions=[AT])
+    probes = {f"k{k}": {"metric": "prototypes", "k": k} for k in clusters(setup)}
+    config |= {"grid": config["grid"] | {"metric": list(probes)}, "probe": probes}
+    return Plan(sweeps={"k": config}, datasets=(training_set(setup),))
+
+
+def measure(setup: Setup) -> Table:
+    """Accuracies with differences to random, to the full set and to k = the number of classes, seed by seed."""
+    swept = setup.sweep(plan(setup).sweeps["k"]).table
+    table, top = Table(), setup.choose(tiny=1, cpu=1, paper=5)
+    measured = accuracies(swept, top)
+    full, chance = measured["random", 1.0, 0.0], measured["random", AT, 0.0]
+    data = setup.dataset()
+    for kind, values in (("full", full), ("random", chance)):
+        found = mean(values)
+        deviation = float(values.std(ddof=1)) if len(values) > 1 else np.nan
+        known = {"data": data.title, "classes": data.classes, "top": top, "seeds": len(values)}
+        table.add(kind, accuracy=found.value, stderr=found.stderr, deviation=deviation, **known)
+    usual = measured[f"k{data.classes}", AT, 0.0]
+    for k in clusters(setup):
+        own = measured[f"k{k}", AT, 0.0]
+        found, gain, change = mean(own), mean(own - chance), mean(own - usual)
+        table.add(
+            "k",
+            k=k,
+            accuracy=found.value,
+            stderr=found.stderr,
+            difference=gain.value,
+            difference_stderr=gain.stderr,
+            change=change.value,
+            change_stderr=change.stderr,
+        )
+    return table
+
+
+def judge(table: Table) -> list[Claim]:
+    """The spread of accuracies near the number of classes, by the paper's yardstick, and what lies beyond."""
+    full = table.where(kind="full").rows[0]
+    classes, margin = full["classes"], 2 * full["deviation"]
+    rows = table.where(kind="k").rows
+    # A single cluster is very small, even where there are only ten classes.
+    near = [row for row in rows if classes / _NEAR <= row["k"] <= classes * _NEAR and row["k"] > 1]
+    far = [row for row in rows if row not in near]
+    best, worst = (pick(near, key=lambda row: row["accuracy"]) for pick in (max, min))
+    told = "; ".join(f"{row['k']:.0f}: {100 * row['accuracy']:.2f} ± {100 * row['stderr']:.2f}" for row in rows)
+    ends = (rows[0], rows[-1])
+    return [
+        Claim(
+            "Within an order of magnitude of the number of classes, k does not matter much.",
+            best["accuracy"] - worst["accuracy"] <= 2 * margin,
+            f"Top-{full['top']:.0f} accuracy in per cent by k, {AT:.0%} kept of {full['data']}: {told}. From "
+            f"{near[0]['k']:g} to {near[-1]['k']:g} they lie within "
+            f"{100 * (best['accuracy'] - worst['accuracy']):.2f} points; ± two standard deviations of a training on "
+            f"all examples are {200 * margin:.2f} wide.",
+        ),
+        Claim(
+            "Very small and very large k impair performance.",
+            all(row["change"] < -2 * row["change_stderr"] for row in ends),
+            f"Against k = {classes:.0f}, in points: "
+            + "; ".join(
+                f"k = {row['k']:.0f} {100 * row['change']:+.2f} ± {100 * row['change_stderr']:.2f}"
+                for row in {row["k"]: row for row in (*far, *ends)}.values()
+            )
+            + ".",
+        ),
+    ]
+
+
+def draw(table: Table, path: Path) -> None:
+    """The table as a curve over k, its numbers below it."""
+    full, chance, rows = (table.where(kind=kind) for kind in ("full", "random", "k"))
+    with figure(path, size=(8.6, 4.8)) as (_, axes):
+        level, margin = 100 * full["accuracy"][0], 200 * full["deviation"][0]
+        axes.axhline(level, color="#222222", linestyle="--", linewidth=1.2, label="all examples (± 2 std. dev.)")
+        axes.axhspan(level - margin, level + margin, color="#222222", alpha=0.08, linewidth=0)
+        level, error = 100 * chance["accuracy"][0], 200 * chance["stderr"][0]
+        axes.axhline(level, color=RANDOM_COLOR, linewidth=2.5, label="random (band: two standard errors)")
+        axes.axhspan(level - error, level + error, color=RANDOM_COLOR, alpha=0.3, linewidth=0)
+        accuracy, error = 100 * rows["accuracy"], 200 * rows["stderr"]
+        style = {"color": COLORS[4], "marker": "o", "capsize": 3, "linewidth": 1.5}
+        axes.errorbar(rows["k"], accuracy, yerr=error, label="prototypes (bars: two standard errors)", **style)
+        for x, y, above in zip(rows["k"], accuracy, error, strict=True):
+            place = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+            axes.annotate(f"{y:.2f}", (x, y + (above if np.isfinite(above) else 0)), **place)
+        classes = full["classes"][0]
+        axes.axvspan(max(1.4, classes / _NEAR), classes * _NEAR, color=COLORS[4], alpha=0.06, linewidth=0)
+        axes.set(xscale="log", xlabel="number of clusters k (shaded: an order of magnitude around that of the classes)")
+        plain_axis(axes.xaxis, rows["k"].tolist())
+        axes.set_ylabel(f"top-{full['top'][0]:.0f} test accuracy, %")
+        axes.set_title(f"{AT:.0%} kept, no class balancing ({full['data'][0]})", loc="left")
+        axes.legend(loc="best", fontsize=8)

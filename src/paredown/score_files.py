@@ -1,0 +1,305 @@
+"""Scores and manifests on disk: Parquet tables that carry their provenance, with a copy of it as JSON beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from paredown.columns import cluster_column, id_column, label_column
+from paredown.errors import PareError
+from paredown.files import check_output, file_digest, is_own, locked, new_output
+from paredown.ids import natural_order
+from paredown.reading import damaged, read_parquet
+from paredown.records import json_values, read_record, write_record
+from paredown.scores import Scores
+from paredown.version import __version__
+
+__all__ = [
+    "PARQUET_OPTIONS",
+    "check_table_name",
+    "check_table_output",
+    "is_changed",
+    "is_scores",
+    "manifest_file",
+    "manifest_table",
+    "new_table",
+    "pick_score_column",
+    "provenance_in",
+    "provenance_metadata",
+    "provenance_of",
+    "read_manifest",
+    "read_scores",
+    "score_columns",
+    "score_files",
+    "scores_table",
+    "write_scores",
+    "write_sidecar",
+    "write_table",
+]
+
+# Pages carry checksums, which every reader of paredown verifies: a flipped bit is not taken for a score.
+PARQUET_OPTIONS: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+_PROVENANCE_KEY = b"paredown"
+_RESERVED = ("id", "label", "cluster", "keep")
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # row numbers that pandas writes along, which nobody asked for
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+def scores_table(*scores: Scores) -> pa.Table:
+    """`id`, a column named by each metric, and `label` and `cluster` where there are any.
+
+    Scores by several metrics are of the same examples in the same order; each keeps its own record.
+    """
+    first = scores[0]
+    for each in scores:
+        if each.metric in _RESERVED:
+            raise PareError(f"scores cannot be called {each.metric!r}, which names another column; rename the metric.")
+    columns, records = _columns(first, first.metric), {first.metric: first.provenance | {"metric": first.metric}}
+    for other in scores[1:]:
+        if other.metric in columns:
+            raise PareError(f"two columns of scores would be called {other.metric!r}; give each metric once.")
+        if len(other) != len(first) or np.any(other.ids != first.ids):
+            raise PareError(
+                f"scores by {first.metric} and by {other.metric} are of different examples, or in another order; "
+                "write them to files of their own."
+            )
+        columns |= {name: column for name, column in _columns(other, other.metric).items() if name not in columns}
+        records[other.metric] = other.provenance | {"metric": other.metric}
+    record = records[first.metric] if len(scores) == 1 else {"metrics": records}
+    if "request" in first.provenance:
+        record["request"] = first.provenance["request"]
+    return pa.table(columns).replace_schema_metadata(provenance_metadata(record))
+
+
+def manifest_table(scores: Scores, keep: NDArray[np.bool_], provenance: dict[str, Any]) -> pa.Table:
+    """`id`, `keep`, `score`, and `label` and `cluster` where there are any; every example has a row."""
+    columns = _columns(scores, "score")
+    columns = {"id": columns["id"], "keep": pa.array(keep)} | columns
+    record = provenance | {"metric": scores.metric}
+    return pa.table(columns).replace_schema_metadata(provenance_metadata(record))
+
+
+def _columns(scores: Scores, score_name: str) -> dict[str, Any]:
+    columns: dict[str, Any] = {"id": pa.array(scores.ids), score_name: pa.array(scores.values)}
+    if scores.labels is not None:
+        codes, names = scores.labels.codes.astype(np.int32), list(scores.labels.classes)
+        columns["label"] = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(names, pa.string()))
+    if scores.clusters is not None:
+        columns["cluster"] = pa.array(scores.clusters.astype(np.int32))
+    return columns
+
+
+def provenance_metadata(provenance: dict[str, Any]) -> dict[bytes, bytes]:
+    """A record as a table carries it in its Parquet metadata."""
+    return {_PROVENANCE_KEY: json.dumps(provenance).encode()}
+
+
+def provenance_of(schema: pa.Schema, column: str | None = None) -> dict[str, Any]:
+    """The record a table carries, of one of its columns of scores if it has a record for each; empty if it has none."""
+    record = json.loads((schema.metadata or {}).get(_PROVENANCE_KEY, b"{}"))
+    return dict(record.get("metrics", {}).get(column, record))
+
+
+def provenance_in(path: Path) -> dict[str, Any]:
+    """The whole record that a table carries."""
+    with damaged(path, "table of scores"):
+        return provenance_of(pq.read_schema(path))
+
+
+def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
+    """Scores from a Parquet file, or a folder of them, with `id` and score columns: paredown's own, or anyone's.
+
+    A manifest is scores too. With several score columns, `metric` says which.
+    """
+    table = _read_table(Path(path))
+    column = pick_score_column(path, table.schema, metric)
+    with damaged(path, "table of scores"):
+        provenance = provenance_of(table.schema, column)
+        values = table[column].to_numpy()
+        values = values if values.dtype.kind == "f" else values.astype(np.float64)  # unsigned ones cannot be negated
+        ids = id_column(table["id"], path)
+        labels = label_column(table["label"], path, with_unused=True) if "label" in table.column_names else None
+        clusters = cluster_column(table["cluster"], path) if "cluster" in table.column_names else None
+        name = str(provenance.get("metric", column)) if column == "score" else column
+    try:
+        return Scores(values, ids, name, labels, clusters, provenance)
+    except PareError as error:
+        raise PareError(f"{path}: {error}") from error
+
+
+def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:
+    """The scores in a manifest and which examples it keeps. `path` is the file, or the folder `prune` wrote."""
+    file = manifest_file(path)
+    if file != Path(path) and not file.exists():
+        raise PareError(f"{path}: not an output of `paredown prune`; there is no manifest.parquet in it.")
+    table = _read_table(file)
+    if "keep" not in table.column_names:
+        raise PareError(f"{file}: not a manifest; it has no 'keep' column. Make one with `paredown prune`.")
+    keep = table["keep"]
+    if not pa.types.is_boolean(keep.type) or keep.null_count:
+        raise PareError(f"{file}: not a manifest; its 'keep' column must be true or false in every row.")
+    return read_scores(file), keep.to_numpy()
+
+
+def manifest_file(path: str | Path) -> Path:
+    """The table of a manifest: the file itself, or the one in the folder that `prune` wrote."""
+    return Path(path) / "manifest.parquet" if Path(path).is_dir() else Path(path)
+
+
+def is_scores(path: str | Path) -> bool:
+    """Whether a path is a table of scores or a manifest, a folder of such tables, or one that `prune` wrote.
+
+    A table of scores is a Parquet file that paredown wrote, or any with an `id` and a number column and neither
+    embeddings nor image paths.
+    """
+    files = score_files(path)
+    if not files or files[0].suffix != ".parquet" or not files[0].is_file():
+        return False
+    try:
+        with damaged(files[0], "Parquet file"):
+            schema = pq.read_schema(files[0])
+    except PareError:
+        return False
+    if _PROVENANCE_KEY in (schema.metadata or {}):
+        return True
+    has_list = any(pa.types.is_nested(field.type) for field in schema)
+    has_text = any(pa.types.is_string(field.type) for field in schema if field.name not in _RESERVED)
+    return "id" in schema.names and not has_list and not has_text and bool(score_columns(schema))
+
+
+def score_files(path: str | Path) -> list[Path]:
+    """The Parquet files behind a path: itself, the manifest in a folder that `prune` wrote, or a folder's shards."""
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    manifest = path / "manifest.parquet"
+    return [manifest] if manifest.exists() else sorted(path.glob("*.parquet"), key=natural_order)
+
+
+def pick_score_column(path: str | Path, schema: pa.Schema, metric: str | None) -> str:
+    """The column that holds the scores: the one named, or the only candidate."""
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise PareError(f"{path}: column {twice[0]!r} occurs more than once; rename all but one of them.")
+    present = score_columns(schema)
+    if "id" not in schema.names or not present:
+        held = ", ".join(schema.names)
+        raise PareError(f"{path}: not a table of scores; it needs an 'id' and a score column, it has {held}.")
+    column = metric if metric in present else present[0] if metric is None and len(present) == 1 else None
+    column = "score" if column is None and metric is None and "score" in present else column
+    if column is None:
+        raise PareError(f"{path}: which column holds the scores? It has {', '.join(present)}; name it with --metric.")
+    return column
+
+
+def score_columns(schema: pa.Schema) -> list[str]:
+    """The names of the columns that can be scores."""
+    return [
+        field.name
+        for field in schema
+        if field.name not in _RESERVED
+        and not _PANDAS_INDEX.fullmatch(field.name)
+        and (pa.types.is_floating(field.type) or pa.types.is_integer(field.type))
+    ]
+
+
+def _read_table(path: Path) -> pa.Table:
+    if not path.exists():
+        raise PareError(f"{path}: there is no such file.")
+    tables: list[pa.Table] = []
+    for file in score_files(path):
+        tables.append(read_parquet(file, memory=None))
+    if len(tables) == 1:
+        return tables[0]
+    with damaged(path, "table of scores", remedy="The files have different columns; give all the same."):
+        return pa.concat_tables(tables, promote_options="permissive")
+
+
+def write_scores(
+    scores: Scores | Sequence[Scores],
+    path: str | Path,
+    *,
+    overwrite: bool = False,
+    sources: Iterable[str | Path] = (),
+) -> None:
+    """Write scores as Parquet, a column for each metric, with their provenance inside and as JSON beside."""
+    check_table_name(Path(path))
+    several = [scores] if isinstance(scores, Scores) else scores
+    write_table(scores_table(*several), path, overwrite=overwrite, sources=sources)
+
+
+def write_table(
+    table: pa.Table, path: str | Path, *, overwrite: bool = False, sources: Iterable[str | Path] = ()
+) -> None:
+    """Write a table with its provenance, whole or not at all."""
+    record = provenance_of(table.schema)
+    with new_table(Path(path), record, overwrite=overwrite, sources=sources) as part:
+        pq.write_table(table, part, **PARQUET_OPTIONS)
+
+
+@contextmanager
+def new_table(
+    path: Path, record: dict[str, Any], *, overwrite: bool = False, sources: Iterable[str | Path] = ()
+) -> Iterator[Path]:
+    """Give a temporary place for a table that carries `record`, which is written as JSON beside it.
+
+    The JSON is a copy for people of what the table carries. An old one is removed before its table is replaced: a kill
+    may leave a table without it, for the next run to write, but never with that of another table.
+    """
+    sidecar = path.with_suffix(".json")
+    sources = tuple(sources)
+    check_table_output(path, overwrite=overwrite, sources=sources)
+    with locked(path):
+        with new_output(path, overwrite=overwrite, sources=sources) as part:
+            yield part
+            check_table_output(path, overwrite=overwrite, sources=sources)
+            sidecar.unlink(missing_ok=True)
+        write_sidecar(path, record)
+
+
+def check_table_output(path: Path, *, overwrite: bool = False, sources: Iterable[str | Path] = ()) -> None:
+    """Raise if a table or the JSON beside it could not be written, without writing anything."""
+    sidecar = path.with_suffix(".json")
+    beside = [] if _is_copy(sidecar, path) else [sidecar]
+    check_output(path, overwrite=overwrite, sources=sources, beside=beside)
+    if is_changed(path):
+        raise PareError(
+            f"{path} was changed since paredown wrote it, by the digest in {sidecar.name}, and is never replaced; move "
+            "it away, or choose another output."
+        )
+
+
+def is_changed(path: Path) -> bool:
+    """Whether a table is another than the one that the JSON beside it was written with."""
+    noted = (read_record(path.with_suffix(".json")) or {}).get("sha256")
+    return noted is not None and path.is_file() and noted != file_digest(path)
+
+
+def write_sidecar(path: Path, record: dict[str, Any]) -> None:
+    """Write the JSON beside a table, unless it is there already."""
+    content = {"paredown": __version__, "sha256": file_digest(path)} | record
+    if read_record(path.with_suffix(".json")) != json_values(content):
+        check_table_output(path, overwrite=True)
+        write_record(path.with_suffix(".json"), content, output=path)
+
+
+def _is_copy(sidecar: Path, table: Path) -> bool:
+    """Whether a JSON document repeats the record of a table, as those from before they had a mark do."""
+    return is_own(table) and read_record(sidecar) == provenance_in(table)
+
+
+def check_table_name(path: Path) -> None:
+    """Raise unless a table's name ends in .parquet, by which it is known again."""
+    if path.suffix != ".parquet":
+        raise PareError(f"scores are written as Parquet; name the output {path.name}.parquet.")

@@ -1,0 +1,224 @@
+"""The values that flow from source to manifest: labels, batches and scores. numpy only."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paredown.errors import PareError
+from paredown.ids import TEXT, check_ids, exact_array, id_array, name_rows
+
+__all__ = [
+    "Batch",
+    "Labels",
+    "Scored",
+    "Scores",
+    "check_clusters",
+    "class_order",
+    "join_labels",
+    "unit_rows",
+    "usable_rows",
+]
+
+_EXACT_FLOAT = 2**53  # above it neighbouring whole numbers are the same floating-point number
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One class per example: `codes` index into the sorted `classes`."""
+
+    codes: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: ArrayLike | Labels, *, length: int | None = None) -> Labels:
+        """Labels from any array of whole numbers or text; checked against the number of examples if given."""
+        labels = values if isinstance(values, Labels) else cls._encode(exact_array(values, "labels"))
+        if length is not None and len(labels) != length:
+            raise PareError(f"there are {len(labels)} labels for {length} examples; give one label per example.")
+        return labels
+
+    @classmethod
+    def _encode(cls, array: NDArray[Any]) -> Labels:
+        if array.dtype.kind == "T":
+            texts = array.tolist()
+            place = {name: code for code, name in enumerate(dict.fromkeys(texts))}
+            return cls.numbered(np.fromiter(map(place.__getitem__, texts), np.int64, len(texts)), list(place))
+        if array.dtype.kind == "f":
+            bad = np.flatnonzero(~np.isfinite(array))
+            if len(bad):
+                raise PareError(f"labels are missing at {name_rows(bad)}; label them or drop those rows.")
+            bad = np.flatnonzero(array != np.round(array))
+            if len(bad):
+                raise PareError(
+                    f"labels must be classes (whole numbers or text), got fractional numbers, e.g. {array[bad[0]]} "
+                    f"at row {bad[0]}."
+                )
+            bad = np.flatnonzero(np.abs(array) > _EXACT_FLOAT)
+            if len(bad):
+                raise PareError(
+                    f"label {array[bad[0]]} at {name_rows(bad)} is too large for a floating-point number to be exact; "
+                    "give labels as whole numbers or text."
+                )
+            array = array.astype(np.int64)
+        elif array.dtype.kind not in "iub":
+            raise PareError(f"labels must be classes (whole numbers or text), got {array.dtype}; convert them to text.")
+        classes, codes = np.unique(array, return_inverse=True)
+        return cls.numbered(codes, [str(name) for name in classes.tolist()])
+
+    @classmethod
+    def numbered(cls, codes: NDArray[Any], names: Sequence[str]) -> Labels:
+        """Labels from codes into names in any order."""
+        order = class_order(names)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return cls(place[codes], tuple(str(names[old]) for old in order.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Labels:
+        return Labels(self.codes[rows], self.classes)
+
+    def in_order_of(self, classes: Sequence[str]) -> Labels:
+        """The same labels with their classes in a known order, if that has all of them."""
+        if not set(self.classes) <= set(classes):
+            return self
+        ordered = tuple(name for name in classes if name in set(self.classes))
+        place = {name: code for code, name in enumerate(ordered)}
+        return Labels(np.array([place[name] for name in self.classes])[self.codes], ordered)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many examples each class has."""
+        return np.bincount(self.codes, minlength=len(self.classes))
+
+    @property
+    def names(self) -> NDArray[Any]:
+        """The class name of every example."""
+        return np.array(self.classes, dtype=TEXT)[self.codes]
+
+
+def class_order(names: Sequence[str]) -> NDArray[np.int64]:
+    """The order in which classes are numbered: as numbers if all are whole numbers, otherwise as text.
+
+    Rounding gives what is left over to the first classes, so their order must not depend on how labels are stored.
+    """
+    whole = all(re.fullmatch(r"0|-?[1-9]\d*", name, re.ASCII) for name in names)
+    keys: list[Any] = [int(name) for name in names] if whole else list(names)
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+
+def join_labels(parts: Sequence[Labels]) -> Labels:
+    """The labels of several parts one after the other, classes being the same where they have the same name."""
+    place = {name: code for code, name in enumerate(dict.fromkeys(name for part in parts for name in part.classes))}
+    codes = [np.array([place[name] for name in part.classes], np.int64)[part.codes] for part in parts]
+    return Labels.numbered(np.concatenate(codes), list(place))
+
+
+class Batch(NamedTuple):
+    """What a fitted metric scores: some rows of a source, in source order."""
+
+    ids: NDArray[Any]
+    vectors: NDArray[np.float32]  # unit length, (rows, dim)
+    labels: NDArray[np.int64] | None  # class codes
+
+
+class Scored(NamedTuple):
+    """What a fitted metric returns for a batch: higher is harder."""
+
+    values: NDArray[np.floating]
+    clusters: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One finite score per example (higher is harder), with what is needed to select and to explain."""
+
+    values: NDArray[np.floating]
+    ids: NDArray[Any]
+    metric: str = "score"
+    labels: Labels | None = None
+    clusters: NDArray[np.int64] | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", id_array(self.ids))
+        if len(self.values) != len(self.ids):
+            raise PareError(f"there are {len(self.values)} scores for {len(self.ids)} ids; give one score per id.")
+        for name, given in (("labels", self.labels), ("clusters", self.clusters)):
+            if given is not None and len(given) != len(self.ids):
+                raise PareError(f"there are {len(given)} {name} for {len(self.ids)} scores; give one per score.")
+        check_clusters(self.clusters)
+        check_ids(self.ids)
+        bad = np.flatnonzero(~np.isfinite(self.values))
+        if len(bad):
+            raise PareError(f"scores must be finite; {len(bad)} are not, at {name_rows(bad)}.")
+
+    def with_labels(self, labels: Labels) -> Scores:
+        """The same scores with these labels; ids and values, checked before, are not checked again."""
+        other = copy.copy(self)
+        object.__setattr__(other, "labels", labels)
+        return other
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+
+def check_clusters(clusters: NDArray[Any] | None) -> None:
+    """Raise unless clusters are whole numbers of 32 bits, as tables of scores hold them."""
+    if clusters is None:
+        return
+    if clusters.ndim != 1 or clusters.dtype.kind not in "iu":
+        raise PareError(f"clusters must be one whole number per example, got {clusters.dtype} of {clusters.shape}.")
+    limits = np.iinfo(np.int32)
+    bad = np.flatnonzero((clusters < limits.min) | (clusters > limits.max))
+    if len(bad):
+        raise PareError(
+            f"cluster {clusters[bad[0]]} at {name_rows(bad)} does not fit in 32 bits; number the clusters from 0 on."
+        )
+
+
+def unit_rows(block: NDArray[Any], *, ids: NDArray[Any], first: int, where: str) -> NDArray[np.float32]:
+    """Rows scaled to unit length, or an error that names the rows that cannot be.
+
+    `ids` are the block's own ids and `first` is the row number of its first row, for the message.
+    """
+    vectors = np.asarray(block, dtype=np.float32)
+    norms = _norms(vectors)
+    bad = np.flatnonzero(~_usable(norms))
+    if len(bad):
+        what = "only zeros" if norms[bad[0]] == 0 else "NaN or infinite values"
+        raise PareError(
+            f"{where}: embedding {name_rows(bad + first, ids=ids[bad])} holds {what}; "
+            f"mend the embeddings, or leave such rows out with on_error='skip' (--on-error skip)."
+        )
+    return vectors / norms[:, None].astype(np.float32)
+
+
+def usable_rows(block: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows have a direction: not NaN, not infinite, not all zero."""
+    return _usable(_norms(np.asarray(block, dtype=np.float32)))
+
+
+def _usable(norms: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.isfinite(norms) & (norms > 0)
+
+
+def _norms(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Lengths of float32 rows; in float64 where a float32 square overflows or vanishes."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        squares = np.vecdot(vectors, vectors).astype(np.float64)
+        again = np.flatnonzero(~np.isfinite(squares) | (squares < 1e-30))
+        wide = vectors[again].astype(np.float64)
+        squares[again] = np.vecdot(wide, wide)
+    return np.sqrt(squares)

@@ -1,0 +1,264 @@
+"""Tables: Parquet with a list column of embeddings, and CSV or Parquet manifests of image paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from paredown.columns import as_written, id_column, label_column
+from paredown.errors import PareError
+from paredown.ids import join_ids, name_rows
+from paredown.reading import check_memory, damaged, read_parquet, reading
+from paredown.scores import Labels, join_labels
+from paredown.sources.base import Options, Skipped, VectorSource, natural_order
+from paredown.sources.image_files import ImageFiles
+
+__all__ = [
+    "EMBEDDING_COLUMNS",
+    "ID_COLUMNS",
+    "LABEL_COLUMNS",
+    "ParquetSource",
+    "holds_embeddings",
+    "open_manifest",
+    "open_parquet",
+    "pick_column",
+]
+
+# Names tried in turn when the user names no column.
+EMBEDDING_COLUMNS = ("embedding", "embeddings", "vector", "features")
+ID_COLUMNS = ("id", "uid", "key")
+LABEL_COLUMNS = ("label", "labels", "class")
+PATH_COLUMNS = ("path", "image_path", "file_name", "filename", "image", "file")
+
+
+def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
+    """Embeddings if there is a list column of numbers, otherwise a manifest of image paths."""
+    files = sorted(path.glob("*.parquet"), key=natural_order) if path.is_dir() else [path]
+    skipped: list[Skipped] = []
+    readable: list[Path] = []
+    for file in files:
+        try:
+            _schema(file)
+            readable.append(file)
+        except PareError as error:
+            if options.on_error == "raise":
+                raise
+            skipped.append(Skipped(file.name, str(error)))
+    if not readable:
+        raise PareError(f"{path}: the source is empty; no readable Parquet file is in it.")
+    if options.columns.get("embedding") or any(_is_vector(field.type) for field in _schema(readable[0])):
+        return ParquetSource(path, readable, options, skipped)
+    tables = [read_parquet(file, memory=options.memory) for file in readable]
+    with damaged(path, "table of images", remedy="The files have different columns; give all the same."):
+        table = pa.concat_tables(tables, promote_options="default")
+    return _image_manifest(
+        path,
+        table,
+        options,
+        ids=lambda name: id_column(table[name], path, name),
+        labels=lambda name: label_column(table[name], path, name),
+    )
+
+
+def _schema(file: Path) -> pa.Schema:
+    with reading(file, "Parquet file", remedy="Replace it, or leave it out with --on-error skip."):
+        return pq.read_schema(file)
+
+
+def holds_embeddings(file: Path) -> bool:
+    """Whether a Parquet file has a list column of numbers; False for one that cannot be read."""
+    try:
+        return any(_is_vector(field.type) for field in _schema(file))
+    except PareError:
+        return False
+
+
+class ParquetSource(VectorSource):
+    """Embeddings in a list column of one or several Parquet files, with an id column and perhaps labels.
+
+    Blocks go from Arrow buffers to one float32 array without a Python object per row.
+    """
+
+    def __init__(self, path: Path, files: Sequence[Path], options: Options, skipped: list[Skipped]) -> None:
+        self._files, self.skipped = list(files), skipped
+        schema = _schema(files[0])
+        ids, labels, columns = options.ids, options.labels, options.columns
+        vectors = [field.name for field in schema if _is_vector(field.type)]
+        self._column = pick_column(path, "embedding", columns, schema.names, EMBEDDING_COLUMNS, only=vectors)
+        dims = {file.name: _first_dim(file, self._column) for file in files}
+        self.dim = next((dim for dim in dims.values() if dim), 0)
+        for name, dim in dims.items():
+            if dim and dim != self.dim:
+                raise PareError(
+                    f"{path}: embeddings differ in dimension: {files[0].name} has {self.dim}, {name} has {dim}; "
+                    "all files must come from the same encoder."
+                )
+        if not self.dim and any(_rows(file) for file in files):
+            raise PareError(f"{path}: the first embedding in {self._column!r} is empty or null; fix or drop such rows.")
+        if ids is None:
+            name = pick_column(path, "id", columns, schema.names, ID_COLUMNS)
+            ids = join_ids([_read_column(file, name, id_column, options.memory) for file in files])
+        if labels is None:
+            name = pick_column(path, "label", columns, schema.names, LABEL_COLUMNS, required=False)
+            read = None if name is None else [_read_column(f, name, label_column, options.memory) for f in files]
+            labels = None if read is None else join_labels(read)
+        self._describe(str(path), "parquet", ids=ids, labels=labels)
+
+    def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
+        for file in self._files:
+            first = 0
+            for column in _column_batches(file, self._column, rows):
+                with damaged(file, "Parquet file"):
+                    block = self._matrix(column, file, first)
+                yield block
+                first += len(column)
+
+    def _matrix(self, column: Any, file: Path, first: int) -> NDArray[Any]:
+        lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+        bad = np.flatnonzero(~(lengths == self.dim))  # a null row has length NaN
+        if len(bad):
+            raise PareError(
+                f"{file}: embeddings differ in dimension: expected {self.dim}, but {name_rows(bad + first)} "
+                f"{'has' if len(bad) == 1 else 'have'} another length or none."
+            )
+        return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), self.dim)
+
+    def disk_files(self) -> Iterable[Path]:
+        return self._files
+
+
+def open_manifest(path: Path, options: Options) -> ImageFiles:
+    """A CSV file whose rows are images: a path column, and perhaps an id and a label column."""
+    with reading(path, "CSV file"):
+        check_memory(path, path.stat().st_size, options.memory)
+        with pyarrow.csv.open_csv(path) as opened:
+            names = opened.schema.names
+        # Everything is read as it is written: 007 is not 7.
+        as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+        table = pyarrow.csv.read_csv(path, convert_options=as_text)
+    return _image_manifest(
+        path,
+        table,
+        options,
+        ids=lambda name: as_written(table[name], path, name),
+        labels=lambda name: as_written(table[name], path, name),
+    )
+
+
+def _image_manifest(
+    path: Path,
+    table: pa.Table,
+    options: Options,
+    *,
+    ids: Callable[[str], NDArray[Any]],
+    labels: Callable[[str], NDArray[Any] | Labels],
+) -> ImageFiles:
+    """The images of a table's path column; `ids` and `labels` read a column of it."""
+    columns, present = options.columns, table.column_names
+    with damaged(path, "table of images"):
+        paths = ids(pick_column(path, "path", columns, present, PATH_COLUMNS))
+    own_ids, own_labels = options.ids, options.labels
+    if own_ids is None:
+        name = pick_column(path, "id", columns, present, ID_COLUMNS, required=False)
+        own_ids = paths if name is None else ids(name)
+    if own_labels is None:
+        name = pick_column(path, "label", columns, present, LABEL_COLUMNS, required=False)
+        own_labels = None if name is None else labels(name)
+    root = path if path.is_dir() else path.parent
+    names = [str(name) for name in paths.tolist()]
+    return ImageFiles(
+        str(path),
+        "image manifest",
+        [root / name for name in names],
+        ids=own_ids,
+        labels=own_labels,
+        warnings=_outside(root, names),
+    )
+
+
+def _outside(root: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """What to say of images that a list names outside its own folder: allowed, but nobody should be surprised."""
+    inside = os.path.join(os.path.abspath(root), "")
+    outside = [
+        name
+        for name in names
+        if (name.startswith("/") or ".." in name) and not os.path.abspath(root / name).startswith(inside)
+    ]
+    if not outside:
+        return ()
+    lie = "1 image lies" if len(outside) == 1 else f"{len(outside):,} images lie"
+    return (f"{lie} outside the folder of the list, {root}, e.g. {outside[0]}.",)
+
+
+def pick_column(
+    path: Path,
+    role: str,
+    columns: Mapping[str, str],
+    present: Sequence[str],
+    usual: Sequence[str],
+    *,
+    only: Sequence[str] = (),
+    required: bool = True,
+) -> Any:
+    """The column for a role: the one the user named, one with a usual name, or the only candidate."""
+    named = columns.get(role)
+    if named is not None:
+        if named not in present:
+            raise PareError(f"{path}: there is no column {named!r}; it has {', '.join(present)}.")
+        return named
+    candidates = [name for name in usual if name in (only or present)]
+    if candidates:
+        return candidates[0]
+    if len(only) == 1:
+        return only[0]
+    if not required:
+        return None
+    raise PareError(
+        f"{path}: which column holds the {role}? It has {', '.join(present)}; "
+        f"name it with --column {role}=NAME, or rename it to {usual[0]!r}."
+    )
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+
+
+def _first_dim(file: Path, column: str) -> int:
+    """The length of the first embedding of a file; 0 where the file has no rows."""
+    if column not in _schema(file).names:
+        raise PareError(f"{file}: there is no column {column!r}, which the other files have.")
+    for values in _column_batches(file, column, 1):
+        return len(values[0].as_py() or ())
+    return 0
+
+
+def _rows(file: Path) -> int:
+    with reading(file, "Parquet file"):
+        return pq.read_metadata(file).num_rows
+
+
+def _column_batches(file: Path, column: str, rows: int) -> Iterator[Any]:
+    """A list column in blocks of rows, each checked to point at what is there."""
+    with reading(file, "Parquet file"), pq.ParquetFile(file, page_checksum_verification=True) as opened:
+        if not _is_vector(opened.schema_arrow.field(column).type):
+            raise PareError(
+                f"{file}: column {column!r} holds {opened.schema_arrow.field(column).type}, not embeddings."
+            )
+        for batch in opened.iter_batches(batch_size=rows, columns=[column]):
+            batch.validate(full=True)
+            yield batch.column(0)
+
+
+def _read_column(file: Path, name: str, read: Callable[..., Any], memory: int | None) -> Any:
+    column = read_parquet(file, columns=[name], memory=memory)[name]
+    with damaged(file, f"column {name!r}"):
+        return read(column, file, name)

@@ -1,0 +1,253 @@
+"""Run a sweep: resumable, in parallel processes, one table at the end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from paredown.checkpoint import keep_settings
+from paredown.errors import PareError
+from paredown.files import check_apart, claim_folder, clear_below, locked, write_whole
+from paredown.progress import Track, silent
+from paredown.records import digest
+from paredown.score_files import PARQUET_OPTIONS, provenance_metadata
+from paredown.sweeps.grid import Run, Scoring, expand, scorings
+from paredown.sweeps.jobs import read_result, read_scores, write_result
+from paredown.sweeps.settings import Scorer, Settings, read_settings
+from paredown.sweeps.sweep_data import align_scores, prepare_data
+from paredown.training import find_recipe
+from paredown.training.devices import available_workers
+from paredown.version import __version__
+from paredown.workers import Crew, Outcome
+
+__all__ = ["Plan", "Swept", "plan_sweep", "sweep", "sweep_plan"]
+
+# How the jobs of a sweep are run: `function(common, job)` for each, outcomes as they come. A `Crew` does it in local
+# processes; anything with the signature of its `run_jobs` may take its place.
+Engine = Callable[..., Iterable[Outcome]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep before it runs: its runs, their files, and what is left to do."""
+
+    settings: Settings
+    folder: Path
+    meaning: dict[str, Any]  # what every result depends on
+    files: dict[Run, Path]
+    todo: tuple[Run, ...]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A finished sweep."""
+
+    folder: Path
+    table: pa.Table  # one row per run, see docs/sweeps.md
+    failed: tuple[tuple[Run, str], ...]  # runs that ended in an error, and why
+    unfinished: tuple[tuple[Run, str], ...]  # runs whose process died; the same command tries them again
+
+
+def sweep(
+    config: str | Path | Mapping[str, Any] | Settings,
+    *,
+    out: str | Path,
+    workers: int | None = None,
+    retry_failed: bool = False,
+    track: Track = silent,
+    engine: Engine | None = None,
+) -> Swept:
+    """Train a student for every point of a grid of initial sizes, kept fractions, strategies, metrics and seeds.
+
+    Every run is a file of its own under `out`, named by a hash of all that decides it. A sweep that was killed is
+    finished by the same call; one with another grid keeps what it shares; one with other data or recipes is refused.
+
+    Args:
+        config: a TOML file, a dictionary of the same shape, or settings.
+        out: folder for results; `results.parquet` is the table.
+        workers: processes, each on one thread; if not given, one for every graphics card, or else for every core.
+        retry_failed: run again what ended in an error before.
+        track: reports progress.
+        engine: how jobs are run; in processes of this machine, if not given.
+    """
+    plan = plan_sweep(config, out=out, retry_failed=retry_failed, track=track)
+    return sweep_plan(plan, workers=workers, track=track, engine=engine)
+
+
+def sweep_plan(plan: Plan, *, workers: int | None = None, track: Track = silent, engine: Engine | None = None) -> Swept:
+    """Do what is left of a plan; see `sweep`."""
+    workers = available_workers() if workers is None else workers
+    if workers < 1:
+        raise PareError(f"workers must be at least 1, got {workers}.")
+    with locked(plan.folder), Crew() as crew:  # those who scored go on to train: torch takes seconds to import
+        run_jobs = engine or crew.run_jobs
+        lost = _score(plan, workers, track, run_jobs)
+        died = {run: reason for run, reason in lost.items() if not plan.files[run].exists()}
+        died |= _train(plan, lost, workers, track, run_jobs)
+        table = _collect(plan)
+    failed = [(run, result["reason"]) for run, result in _results(plan).items() if result["status"] == "failed"]
+    return Swept(plan.folder, table, tuple(failed), tuple(died.items()))
+
+
+def plan_sweep(
+    config: str | Path | Mapping[str, Any] | Settings,
+    *,
+    out: str | Path,
+    retry_failed: bool = False,
+    track: Track = silent,
+) -> Plan:
+    """Read the settings, prepare the data, and find out what is left to do."""
+    settings = config if isinstance(config, Settings) else read_settings(config)
+    folder = Path(out)
+    recipe = settings.student.resolve()
+    forms = {recipe.inputs: recipe}
+    for scorer in map(settings.probe.find, settings.grid.metric):
+        probe = find_recipe(scorer.options.get("recipe", "mlp"))
+        if scorer.inputs is not None:
+            forms.setdefault(scorer.inputs, probe if probe.inputs == scorer.inputs else find_recipe("mlp"))
+    check_apart(folder, settings.data.paths())
+    with locked(folder):
+        claim_folder(folder, "sweep", earlier=["settings.json"])
+        clear_below(folder)
+        found = prepare_data(settings.data, forms, folder / "data", track=track)
+        largest = max(settings.grid.initial_size)
+        if largest > found["examples"]:
+            raise PareError(
+                f"[grid] initial_size asks for {largest:,} examples, and {settings.data.source} has "
+                f"{found['examples']:,}; leave out the larger sizes."
+            )
+        meaning = {"paredown": __version__, "found": found, **settings.meaning()}
+        keep_settings(folder, meaning, kind="sweep")
+    runs = expand(settings.grid)
+    scorers = {name: _meaning_of(settings.probe.find(name)) for name in settings.grid.metric}
+    files = {run: folder / "runs" / f"{run.name(meaning, scorers.get(run.metric))}.json" for run in runs}
+    results = {run: read_result(file, run) for run, file in files.items()}
+    again = {None, "failed"} if retry_failed else {None}
+    todo = tuple(run for run, result in results.items() if (result or {}).get("status") in again)
+    return Plan(settings, folder, meaning, files, todo)
+
+
+def _score(plan: Plan, workers: int, track: Track, engine: Engine) -> dict[Run, str]:
+    """Score the initial sets that runs are waiting for; the runs whose scores could not be made, and why."""
+    needed = [scoring for scoring in scorings(list(plan.todo)) if read_scores(_scores_file(plan, scoring)) is None]
+    given = {scoring for scoring in needed if _scorer(plan, scoring).scores is not None}
+    for name in sorted({scoring.metric for scoring in given}):
+        scoring = next(scoring for scoring in given if scoring.metric == name)
+        align_scores(plan.settings.data, _scorer(plan, scoring), _scores_file(plan, scoring))
+    needed = [scoring for scoring in needed if scoring not in given]
+    jobs = [
+        {
+            "scoring": asdict(scoring),
+            "metric": _scorer(plan, scoring).metric,
+            "options": dict(_scorer(plan, scoring).options),
+            "file": str(_scores_file(plan, scoring)),
+        }
+        for scoring in needed
+    ]
+    lost = {}
+    for outcome in _outcomes("score_initial_set", jobs, plan, workers, track, engine, "scoring initial sets"):
+        waiting = [run for run in plan.todo if run.scoring == needed[outcome.job]]
+        reason = f"its scores could not be made: {outcome.error or outcome.value}"
+        if outcome.value is not None:  # trying again would not help
+            for run in waiting:
+                write_result(run, plan.files[run], status="failed", reason=reason, seconds=0.0)
+        if outcome.value is not None or outcome.error is not None:
+            lost |= dict.fromkeys(waiting, reason)
+    return lost
+
+
+def _train(plan: Plan, lost: dict[Run, str], workers: int, track: Track, engine: Engine) -> dict[Run, str]:
+    """Train the students; the runs whose process died, and how."""
+    # The longest first, so that no worker is left alone with one at the end.
+    todo = sorted((run for run in plan.todo if run not in lost), key=lambda run: -run.initial_size)
+    jobs = [
+        {
+            "run": asdict(run),
+            "scores": None if run.scoring is None else str(_scores_file(plan, run.scoring)),
+            "file": str(plan.files[run]),
+        }
+        for run in todo
+    ]
+    outcomes = _outcomes("run_student", jobs, plan, workers, track, engine, "training students")
+    return {todo[outcome.job]: outcome.error for outcome in outcomes if outcome.error is not None}
+
+
+def _outcomes(
+    function: str, jobs: list[Any], plan: Plan, workers: int, track: Track, engine: Engine, label: str
+) -> Iterable[Outcome]:
+    common = {
+        "data": str(plan.folder / "data"),
+        "recipe": plan.settings.student.resolve().settings(),
+        "steps": plan.settings.student.steps,
+        "keep_weights": plan.settings.student.keep_weights,
+        "test_every_epoch": plan.settings.student.test_every_epoch,
+    }
+    if not jobs:
+        return
+    outcomes: Any = engine(f"paredown.sweeps.jobs:{function}", jobs, workers=workers, common=common)
+    with closing(outcomes):
+        yield from track(outcomes, label, total=len(jobs))
+
+
+def _scorer(plan: Plan, scoring: Scoring) -> Scorer:
+    return plan.settings.probe.find(scoring.metric)
+
+
+def _meaning_of(scorer: Scorer) -> dict[str, Any]:
+    """What decides the scores, as plain values: of a file, its content."""
+    if scorer.scores is None:
+        return {"metric": scorer.metric, "options": dict(scorer.options)}
+    try:
+        with Path(scorer.scores).open("rb") as stream:
+            return {"scores": hashlib.file_digest(stream, "sha256").hexdigest(), "column": scorer.metric}
+    except OSError as error:
+        raise PareError(f"{scorer.scores}: the scores cannot be read ({error.strerror}).") from error
+
+
+def _scores_file(plan: Plan, scoring: Scoring) -> Path:
+    """Where the scores of an initial set are; those of a file are the same for all of them."""
+    meaning = _meaning_of(_scorer(plan, scoring))
+    own = {} if "scores" in meaning else {"initial_size": scoring.initial_size, "seed": scoring.seed}
+    return plan.folder / "scores" / f"{digest({**meaning, **own, **plan.meaning['found']}, 20)}.npy"
+
+
+def _results(plan: Plan) -> dict[Run, dict[str, Any]]:
+    found = {run: read_result(file, run) for run, file in plan.files.items()}
+    return {run: result for run, result in found.items() if result is not None}
+
+
+_MEASURED = {
+    "kept": pa.int64(),
+    "steps": pa.int64(),
+    "test_error": pa.float64(),
+    "top5_error": pa.float64(),
+    "test_loss": pa.float64(),
+    "class_accuracy": pa.list_(pa.float64()),
+    "class_kept": pa.list_(pa.int64()),
+    "missing_classes": pa.list_(pa.string()),
+    "epoch_errors": pa.list_(pa.float64()),
+    "status": pa.string(),
+    "reason": pa.string(),
+}
+
+
+def _collect(plan: Plan) -> pa.Table:
+    """Write `results.parquet`, one row per run that ended, and `timings.parquet`, which no two sweeps share."""
+    results = _results(plan)
+    settings = [asdict(run) for run in results]
+    names = [plan.files[run].stem for run in results]
+    columns: dict[str, Any] = {key: pa.array([run[key] for run in settings]) for key in settings[0]} if settings else {}
+    columns |= {key: pa.array([r.get(key) for r in results.values()], kind) for key, kind in _MEASURED.items()}
+    table = pa.table({"run": names, **columns}).replace_schema_metadata(provenance_metadata(plan.meaning))
+    timings = pa.table({"run": names, "seconds": [result["seconds"] for result in results.values()]})
+    for name, content in (("results", table), ("timings", timings)):
+        with write_whole(plan.folder / f"{name}.parquet") as part:
+            pq.write_table(content, part, **PARQUET_OPTIONS)
+    return table

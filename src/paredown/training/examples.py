@@ -1,0 +1,328 @@
+"""What a network is trained on: inputs with class codes, held in memory or decoded batch by batch. numpy only.
+
+Both kinds have the same small interface, `TrainingSet`, so that the loop does not know which one it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
+
+from paredown.embeddings.encoders import Encoder, encode, load_encoder
+from paredown.embeddings.encoders.pipeline import default_workers, prepared_images, unreadable
+from paredown.errors import PareError, unknown_name
+from paredown.ids import name_rows
+from paredown.progress import Track, silent
+from paredown.scores import Labels
+from paredown.sources import ArrayImages, ImageSource, OnError, Skipped, Source, VectorSource
+from paredown.sources.image_files import decode_image
+from paredown.training.recipes import Recipe
+from paredown.training.views import GREY, middle, plain, random_view, square
+from paredown.units import parse_size
+
+__all__ = ["Examples", "StreamedExamples", "TrainingSet", "image_bytes", "load_examples"]
+
+_MARGIN = 256 / 224  # how much larger than the network's input an image is kept for `imagenet` augmentation
+_AHEAD = 2  # batches that may wait for the training step
+
+
+class TrainingSet(ABC):
+    """Labelled inputs in a fixed order, from which batches are taken by row number."""
+
+    labels: NDArray[np.int64]  # class codes
+    classes: tuple[str, ...]
+    ids: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of one input: (dimensions,) of features, (height, width, channels) of images."""
+
+    @abstractmethod
+    def take(self, rows: ArrayLike) -> TrainingSet:
+        """Some rows, in the order given."""
+
+    @abstractmethod
+    def batches(
+        self,
+        rows: Sequence[NDArray[np.int64]],
+        *,
+        size: int | None = None,
+        crops: Sequence[NDArray[np.floating]] | None = None,
+    ) -> Iterator[NDArray[Any]]:
+        """The inputs of some batches of rows, one array for each.
+
+        Images come as `size` x `size` pixels: their middle, or, with `crops`, a random-resized crop that four numbers
+        in [0, 1) per row decide (area, shape, place across and down).
+        """
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A short hash that changes when inputs or labels do."""
+
+
+@dataclass(frozen=True)
+class Examples(TrainingSet):
+    """All examples in memory."""
+
+    inputs: NDArray[Any]  # float32 (n, d) features as stored, or uint8 (n, height, width, 3 or, if all are grey, 1)
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    ids: NDArray[Any]
+    encoder: Encoder | None = field(default=None, compare=False)  # what made features of images
+
+    def __post_init__(self) -> None:
+        if not len(self.inputs) == len(self.labels) == len(self.ids):
+            raise PareError(
+                f"examples need one label and one id per input; there are {len(self.inputs)} inputs, "
+                f"{len(self.labels)} labels and {len(self.ids)} ids."
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.inputs.shape[1:]
+
+    def take(self, rows: ArrayLike) -> Examples:
+        rows = np.asarray(rows)
+        return replace(self, inputs=self.inputs[rows], labels=self.labels[rows], ids=self.ids[rows])
+
+    def batches(
+        self,
+        rows: Sequence[NDArray[np.int64]],
+        *,
+        size: int | None = None,
+        crops: Sequence[NDArray[np.floating]] | None = None,
+    ) -> Iterator[NDArray[Any]]:
+        for number, batch in enumerate(rows):
+            if size is None:
+                yield self.inputs[batch]
+            elif crops is None:
+                yield middle(self.inputs[batch], size)
+            else:
+                images = (Image.fromarray(plain(self.inputs[row])) for row in batch)
+                views = [random_view(image, size, crop) for image, crop in zip(images, crops[number], strict=True)]
+                yield np.stack(views).reshape(len(batch), size, size, -1)
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(repr((self.inputs.shape, self.inputs.dtype.str)).encode())
+        digest.update(np.ascontiguousarray(self.inputs).data)
+        return _with_labels(digest, self)
+
+
+@dataclass(frozen=True)
+class StreamedExamples(TrainingSet):
+    """Images decoded by threads, a few batches ahead of the training step: for what does not fit in memory."""
+
+    source: ImageSource
+    rows: NDArray[np.int64]  # of the source
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    image_size: int
+    stored_size: int  # of the shorter side before the middle is cut out
+    workers: int = 1
+
+    @property
+    def ids(self) -> NDArray[Any]:  # type: ignore[override]  # derived here, held by the other kind
+        return self.source.ids[self.rows]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.image_size, self.image_size, 3)
+
+    def take(self, rows: ArrayLike) -> StreamedExamples:
+        rows = np.asarray(rows)
+        return replace(self, rows=self.rows[rows], labels=self.labels[rows])
+
+    def batches(
+        self,
+        rows: Sequence[NDArray[np.int64]],
+        *,
+        size: int | None = None,
+        crops: Sequence[NDArray[np.floating]] | None = None,
+    ) -> Iterator[NDArray[Any]]:
+        size = self.image_size if size is None else size
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="paredown-decode") as pool:
+            waiting: deque[list[Future[NDArray[np.uint8]]]] = deque()
+            try:
+                for number, batch in enumerate(rows):
+                    cuts = [None] * len(batch) if crops is None else crops[number]
+                    waiting.append([pool.submit(self._view, row, size, cut) for row, cut in zip(batch, cuts)])  # noqa: B905
+                    if len(waiting) > _AHEAD:
+                        yield np.stack([future.result() for future in waiting.popleft()])
+                while waiting:
+                    yield np.stack([future.result() for future in waiting.popleft()])
+            finally:  # whoever stops early does not wait for what is still in the queue
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _view(self, row: int, size: int, crop: NDArray[np.floating] | None) -> NDArray[np.uint8]:
+        image = decode_image(*self.source.file(int(self.rows[row])))
+        if isinstance(image, Skipped):
+            raise unreadable(self.source, image)
+        image = image.convert("RGB")
+        if crop is None:
+            return np.asarray(square(image, self.stored_size, size))
+        return np.asarray(random_view(image, size, crop))
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(f"{self.source.fingerprint()} {self.image_size} {self.stored_size}".encode())
+        digest.update(self.rows.tobytes())
+        return _with_labels(digest, self)
+
+
+def load_examples(
+    source: Source,
+    recipe: Recipe,
+    *,
+    labels_from: ArrayLike | Labels | None = None,
+    like: TrainingSet | None = None,
+    encoder: str | Encoder | Callable[..., Any] = "auto",
+    seed: int = 0,
+    on_error: OnError = "raise",
+    memory: str | int = "4GiB",
+    workers: int | None = None,
+    track: Track = silent,
+) -> TrainingSet:
+    """The examples of a source in the form that a recipe trains on.
+
+    Args:
+        source: features for a recipe of features (as stored, not scaled to unit length), or images, which `encoder`
+            embeds first; images for a recipe of images, resized to its `image_size`.
+        recipe: decides the form.
+        labels_from: one class per example in place of the source's own, such as cluster ids where there are no labels.
+        like: examples whose classes and encoder are used again, for a test set.
+        encoder: how images become features; `seed` is that of an encoder fitted to them.
+        on_error: `raise` at the first unreadable image, or `skip` it.
+        memory: images that would take more are decoded batch by batch while training, by `workers` threads.
+        track: reports progress.
+    """
+    labels = _labels_of(source, labels_from, like)
+    workers = default_workers() if workers is None else workers
+    if recipe.inputs == "features":
+        if isinstance(source, ImageSource):
+            return _embedded(source, labels, like, encoder, seed, on_error, workers, track)
+        return _features(source, labels)
+    if not isinstance(source, ImageSource):
+        raise PareError(
+            f"{source.location}: recipe {recipe.name!r} trains on images, and these are vectors ({source.kind}); give "
+            "the images, or a recipe for features such as 'mlp' or 'linear'."
+        )
+    size, stored = _sizes(recipe)
+    if image_bytes(len(source), recipe) > parse_size(memory):
+        rows = _readable(source, on_error, workers, track)
+        return StreamedExamples(source, rows, labels.codes[rows], labels.classes, size, stored, workers)
+    return _decoded(source, labels, stored, on_error, workers, track)
+
+
+def image_bytes(n: int, recipe: Recipe) -> int:
+    """What `n` images take in memory, in the form that a recipe of images trains on; a third of it if all are grey."""
+    _, stored = _sizes(recipe)
+    return n * stored * stored * 3
+
+
+def _sizes(recipe: Recipe) -> tuple[int, int]:
+    """The side of what the network sees, and of the images that this is cut out of."""
+    if recipe.image_size is None:
+        raise PareError(f"recipe {recipe.name!r} trains on images, and says no image_size; set one.")
+    return recipe.image_size, round(recipe.image_size * _MARGIN) if recipe.augment == "imagenet" else recipe.image_size
+
+
+def _labels_of(source: Source, given: ArrayLike | Labels | None, like: TrainingSet | None) -> Labels:
+    labels = source.labels if given is None else Labels.of(given, length=len(source))
+    if labels is None:
+        raise PareError(
+            f"{source.location}: training needs labels, and there are none; give them, or cluster ids in their place."
+        )
+    if like is None:
+        return labels
+    number = {name: code for code, name in enumerate(like.classes)}
+    for name in labels.classes:
+        if name not in number:
+            raise unknown_name(f"class of {source.location}", name, like.classes)
+    return Labels(np.array([number[name] for name in labels.classes], np.int64)[labels.codes], like.classes)
+
+
+def _features(source: Source, labels: Labels, encoder: Encoder | None = None) -> Examples:
+    assert isinstance(source, VectorSource)
+    inputs = np.empty((len(source), source.dim), np.float32)
+    first = 0
+    for block in source.blocks(source.block_rows):
+        inputs[first : first + len(block)] = block
+        first += len(block)
+    bad = np.flatnonzero(~np.isfinite(inputs).all(axis=1))
+    if len(bad):
+        raise PareError(
+            f"{source.location}: {name_rows(bad, ids=source.ids[bad])} of the features hold NaN or infinite values; "
+            "mend them, or leave such rows out with on_error='skip' (--on-error skip)."
+        )
+    return Examples(inputs, labels.codes, labels.classes, source.ids, encoder)
+
+
+def _embedded(
+    source: ImageSource,
+    labels: Labels,
+    like: TrainingSet | None,
+    encoder: str | Encoder | Callable[..., Any],
+    seed: int,
+    on_error: OnError,
+    workers: int,
+    track: Track,
+) -> Examples:
+    """Images as features; a test set is embedded by the encoder that its training set was fitted with."""
+    again = getattr(like, "encoder", None) or encoder
+    loaded = load_encoder(again, source=source, seed=seed, on_error=on_error, workers=workers, track=track)
+    encoded = encode(source, encoder=loaded, on_error=on_error, workers=workers, track=track)
+    kept = np.isin(source.ids, encoded.ids) if len(encoded) < len(source) else np.ones(len(source), bool)
+    return _features(encoded, labels[kept], loaded)
+
+
+def _decoded(source: ImageSource, labels: Labels, size: int, on_error: OnError, workers: int, track: Track) -> Examples:
+    """All images in memory; grey ones have one channel if all are grey."""
+    if isinstance(source, ArrayImages) and source.pixels.shape[1:3] == (size, size):
+        return Examples(source.pixels.reshape(len(source), size, size, -1), labels.codes, labels.classes, source.ids)
+    prepare = lambda image: np.asarray(square(image if image.mode in GREY else image.convert("RGB"), size, size))
+    prepared = prepared_images(source, prepare, rows=range(len(source)), workers=workers)
+    images: list[NDArray[np.uint8]] = []
+    readable = np.zeros(len(source), bool)
+    for row, image in enumerate(track(prepared, "reading images", total=len(source))):
+        if not isinstance(image, Skipped):
+            readable[row] = True
+            images.append(image)
+        elif on_error == "raise":
+            raise unreadable(source, image)
+    if not images:
+        raise PareError(f"{source.location}: none of its {len(source)} images could be read.")
+    channels = max(1 if image.ndim == 2 else 3 for image in images)
+    inputs = np.empty((len(images), size, size, channels), np.uint8)
+    for row, image in enumerate(images):
+        inputs[row] = image[..., None] if image.ndim == 2 else image
+    return Examples(inputs, labels.codes[readable], labels.classes, source.ids[readable])
+
+
+def _readable(source: ImageSource, on_error: OnError, workers: int, track: Track) -> NDArray[np.int64]:
+    """The rows to train on: all, or, where unreadable ones are to be skipped, those that one pass could decode."""
+    if on_error == "raise":
+        return np.arange(len(source))
+    tried = prepared_images(source, lambda image: True, rows=range(len(source)), workers=workers)
+    tried = track(tried, "checking images", total=len(source))
+    rows = np.flatnonzero([not isinstance(image, Skipped) for image in tried])
+    if not len(rows):
+        raise PareError(f"{source.location}: none of its {len(source)} images could be read.")
+    return rows
+
+
+def _with_labels(digest: Any, examples: TrainingSet) -> str:
+    digest.update(examples.labels.tobytes())
+    digest.update("\0".join(examples.classes).encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,274 @@
+"""Cheap mistakes are found before expensive work: before an encoder is loaded, or a source opened or read."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paredown.cli import run as run_module
+from paredown.errors import PareError, fraction_hint
+from paredown.sources import Source
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture
+def files(tmp_path: Path, image_folder: Path) -> Path:
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.standard_normal((30, 4)))
+    np.save(tmp_path / "y.npy", np.arange(30) % 3)
+    np.save(tmp_path / "short.npy", np.arange(7))
+    (tmp_path / "scores.parquet").write_bytes(b"not paredown's")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("someone's")
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "theirs.csv").write_text("id,score\n1,2\n")
+    (tmp_path / "sweep.toml").write_text(
+        '[data]\nsource = "x.npy"\nlabels = "y.npy"\ntest = "x.npy"\ntest_labels = "y.npy"\n'
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No encoder may be loaded, no source read, no picture looked at and no network trained."""
+
+    def reached(*_: Any, **__: Any) -> None:
+        raise AssertionError("expensive work was reached")
+
+    for name in (
+        "paredown.embeddings.encoders.load_encoder",
+        "paredown.embeddings.embedding.load_encoder",
+        "paredown.embeddings.encoders.simclr.train_simclr",
+        "paredown.pruning.estimate",
+        "paredown.scoring.costs.estimate_cost",
+        "paredown.sweeps.sweeping.prepare_data",
+        "paredown.demo.run_demo",
+        "paredown.exporting.read_manifest",
+        "paredown.scoring.imported_scores.import_scores",
+        "paredown.reproduce.runner._make",
+        "paredown.perceptron.simulation.draw_results",
+    ):
+        monkeypatch.setattr(name, reached, raising=not name.endswith("draw_results"))
+    monkeypatch.setattr("paredown.sources.arrays.NpySource.batches", reached, raising=False)
+    monkeypatch.setattr("paredown.sources.image_files.ImageFiles.images", reached, raising=False)
+
+
+@pytest.fixture
+def no_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No source may be opened either."""
+
+    def reached(*_: Any, **__: Any) -> Source:
+        raise AssertionError("a source was opened")
+
+    monkeypatch.setattr("paredown.sources.open_source", reached)
+
+
+SETTINGS = [
+    ("prune images -o out --keep-fraction 80", "keep_fraction must be in (0, 1], got 80. Did you mean 0.8?"),
+    ("prune images -o out --keep-fraction 0", "keep_fraction must be in (0, 1], got 0."),
+    ("prune images -o out --strategy hrad", "Did you mean 'hard'?"),
+    ("prune images -o out --balance 50", "balance must be in [0, 1], got 50. Did you mean 0.5?"),
+    ("prune images -o out --quota some", "unknown quota 'some'"),
+    ("prune images -o out --mix-random 2", "mix_random must be in [0, 1], got 2. Did you mean 0.02?"),
+    ("prune images -o out --metric prototipes", "Did you mean 'prototypes'?"),
+    ("prune images -o out --encoder dinno", "unknown encoder 'dinno'"),
+    ("prune images -o out --encoder onnx:none.onnx", "onnx:none.onnx: there is no such file"),
+    ("prune images -o out --memory lots", "a size is a number with a unit"),
+    ("prune images -o out --option restarts", "--option is NAME=VALUE"),
+    ("prune images -o out --option restart=3", "metric 'prototypes' has no option 'restart'"),
+    ("prune images -o out --option restarts=x", "option 'restarts' of metric 'prototypes' is a whole number"),
+    ("prune images -o out --metric el2n --recipe mpl", "Did you mean 'mlp'?"),
+    ("prune images -o out --model none.npz", "none.npz"),
+    ("prune images -o out --seed -1", "Invalid value for '--seed'"),
+    ("prune images -o taken", "taken exists already"),
+    ("prune images -o file/out", "is not a folder"),
+    ("prune images -o file --overwrite", "file is a file, but a folder would be written there"),
+    ("prune images -o out --keep-fracton 0.5", "--keep-fraction"),
+    ("prnue images -o out", "Did you mean 'prune'?"),
+    ("score images -o scores.parquet", "scores.parquet exists already"),
+    ("score images -o scores.txt", "name the output scores.txt.parquet"),
+    ("score images -o s.parquet --metric el2m", "Did you mean 'el2n'?"),
+    ("score images -o s.parquet --metric prototypes,el2m", "unknown metric 'el2m'"),
+    ("score images -o s.parquet --metric prototypes,density --option folds=3", "has no option 'folds'"),
+    ("score images -o s.parquet --metric prototypes,density --save-model m.npz", "--save-model goes with one metric"),
+    ("score images x.npy -o s.parquet --metric prototypes,density", "an ensemble of sources is scored by one metric"),
+    ("score images -o s.parquet --encoder swaw", "unknown encoder 'swaw'"),
+    ("score -o s.parquet", "give what is to be scored"),
+    ("score --from theirs.csv -o s.parquet", "Say --higher-is harder"),
+    ("score --from theirs.csv --higher-is hard -o s.parquet", "unknown value of --higher-is 'hard'"),
+    ("score images x.npy --from theirs.csv --higher-is harder -o s.parquet", "scores belong to one source"),
+    ("embed images -o out --encoder efficientnet", "unknown encoder 'efficientnet'"),
+    ("embed images -o out --encoder resnet50:none.pt", "resnet50:none.pt: there is no such file"),
+    ("embed images -o out --weights none.pt", "weights from a file go with timm:NAME"),
+    ("embed images -o out --encoder timm:resnet18 --weights none.pt", "weights none.pt: there is no such file"),
+    ("embed images -o out --image-size 3", "image_size must be at least 8 pixels, got 3"),
+    ("embed images -o out --runtime onix", "unknown runtime 'onix'"),
+    ("embed images -o out --dtype int8", "dtype must be 'float16' or 'float32', got 'int8'"),
+    ("embed images -o out --shard-size 0", "shard_size must be at least 1, got 0"),
+    ("embed images -o out --workers 0", "workers must be at least 1, got 0"),
+    ("embed images -o out --train-encoder e.pt", "name it e.pt.onnx"),
+    ("embed images -o out --train-encoder e.onnx --epochs 0", "--epochs must be at least 1, got 0"),
+    ("embed images -o out --train-encoder e.onnx --encoder dino", "leave out --encoder dino"),
+    ("embed images -o file", "file is a file, but a folder would be written there"),
+    ("export none -o taken --to images", "taken exists already"),
+    ("export none -o out --to imges", "Did you mean 'images'?"),
+    ("export none -o out --to images --link soft", "unknown link 'soft'"),
+    ("sweep sweep.toml -o file", "file is a file, but a folder would be written there"),
+    ("sweep sweep.toml -o out --workers 0", "workers must be at least 1, got 0"),
+    ("reproduce fig1a -o out --workers 0", "workers must be at least 1, got 0"),
+    ("reproduce fig1aa -o out", "Did you mean 'fig1a'?"),
+    ("reproduce fig1a -o file", "file is a file, but a folder would be written there"),
+    ("demo -o file", "file is a file, but a folder would be written there"),
+    ("demo --seed -1", "Invalid value for '--seed'"),
+    ("theory --alpha-tot 10 --keep-fraction 80", "keep_fraction must be in (0, 1], got 80. Did you mean 0.8?"),
+    ("simulate --alpha-prune 2 --keep-fraction 80", "keep_fraction must be in (0, 1], got 80. Did you mean 0.8?"),
+    ("simulate --alpha-prune 2 --workers 0", "workers must be at least 1, got 0"),
+]
+SOURCES = [
+    ("prune images -o out --metric el2n --labels short.npy", "7"),
+    ("prune x.npy -o out --metric el2n", "metric 'el2n' needs labels, and x.npy has none"),
+    ("prune x.npy -o out --k 31", "k must be between 1 and the number of examples, 30; got 31"),
+    ("prune images -o out --k 61", "k must be between 1 and the number of examples, 60; got 61"),
+    ("prune x.npy -o out --labels short.npy", "7"),
+    ("prune x.npy -o out --embeddings store", "these are embeddings already"),
+    ("prune images -o out --metric random --embeddings store", "does not look at embeddings"),
+    ("prune images -o out --save-model file", "file exists already"),
+    ("prune images -o out --on-error ignore", "on_error must be 'raise' or 'skip'"),
+    ("prune none.npy -o out", "none.npy: there is no such file"),
+    ("score x.npy -o s.parquet --metric prototypes,el2n", "metric 'el2n' needs labels"),
+    ("score x.npy -o s.parquet --k 0", "k must be between 1 and the number of examples, 30; got 0"),
+    ("score images -o s.parquet --save-model file", "file exists already"),
+    ("score images -o s.parquet --labels short.npy", "7"),
+    ("embed images -o out --labels short.npy", "7"),
+    ("embed x.npy -o out", "these are embeddings already"),
+    ("sweep sweep.toml -o out", "grid"),
+]
+
+
+def check_mistake(paredown: Any, files: Path, command: str, message: str) -> None:
+    before = sorted(files.rglob("*"))
+    result = paredown(*command.split())
+    assert result.returncode == 2, result
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert sorted(files.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("no_work", "no_source")
+@pytest.mark.parametrize(("command", "message"), SETTINGS, ids=lambda value: value)
+def test_mistakes_in_settings_come_before_sources(command: str, message: str, paredown, files) -> None:
+    check_mistake(paredown, files, command, message)
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(("command", "message"), SOURCES, ids=lambda value: value)
+def test_mistakes_about_sources_come_before_work(command: str, message: str, paredown, files) -> None:
+    check_mistake(paredown, files, command, message)
+
+
+@pytest.mark.usefixtures("no_work")
+def test_the_stubs_are_reached_without_a_mistake(paredown, files) -> None:
+    for command in ("prune images -o out --encoder swav", "embed images -o out --encoder swav", "export x -o out"):
+        result = paredown(*command.split())
+        assert result.returncode == run_module.BUG
+        assert "expensive work was reached" in result.stderr
+
+
+def test_fractions_above_one_may_be_percentages() -> None:
+    assert fraction_hint(80) == " Did you mean 0.8?"
+    assert fraction_hint(2.5) == " Did you mean 0.025?"
+    assert [fraction_hint(given) for given in (0.5, 1, 1.2, 101, -3)] == [""] * 5
+
+
+def test_the_largest_seed_works(paredown, files) -> None:
+    assert paredown("prune", "x.npy", "-o", "out", "--k", "2", "--seed", 2**63 - 1).returncode == 0
+    assert paredown("prune", "x.npy", "-o", "out", "--k", "2", "--seed", 2**63).returncode == 2
+
+
+def test_an_output_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((20, 3)))
+    command = [sys.executable.encode(), b"-m", b"paredown", b"prune", b"x.npy", b"--k", b"2", b"-o", b"o\xff"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert result.returncode == 2
+    assert rb"error: o\xff: the name of an output must be UTF-8" in result.stderr
+
+
+# --- what nobody expected ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (PareError("what was wrong"), 2, "error: what was wrong\n"),
+        (MemoryError(), 2, "error: there is not enough memory to make out"),
+        (np.exceptions.DTypePromotionError("x"), 70, "internal error: DTypePromotionError: x"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "there is not enough memory"),
+        (RuntimeError("CUDA out of memory."), 2, "there is not enough memory"),
+        (OSError(errno.ENOSPC, "No space left", "/tmp/.out.x/part"), 2, "cannot write out: the disk is full"),
+        (OSError(errno.EDQUOT, "Quota", "/tmp/.out.x/part"), 2, "cannot write out: the disk is full"),
+        (PermissionError(errno.EACCES, "Permission denied", "secret.npy"), 2, "error: secret.npy: Permission denied."),
+        (KeyError("bug[/red]\x1b[8m"), 70, "This is a bug in paredown"),
+        (RecursionError("deep"), 70, "internal error: RecursionError: deep"),
+    ],
+    ids=lambda value: repr(value) if isinstance(value, Exception) else "",
+)
+def test_one_message_whatever_happens(error, code, message, paredown, files, monkeypatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("paredown.pruning.score", fail)
+    command = ["prune", "x.npy", "-o", "out"]
+    result = paredown(*command)
+    assert result.returncode == code
+    assert message in result.stderr
+    assert "/tmp/.out" not in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "\x1b" not in result.stderr
+    assert "Traceback" in paredown("--debug", *command).stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full")
+def test_a_full_disk_under_standard_output() -> None:
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "paredown", "theory", "--alpha-tot", "10", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 2
+    assert "the disk is full" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["theory", "--alpha-tot", "10"], ["theory", "--alpha-tot", "10", "--json"]]
+)
+def test_nobody_reads_what_is_printed(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run(
+        [sys.executable, "-m", "paredown", *arguments], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_work_is_done_though_nobody_reads_the_result(files: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "paredown", "prune", "x.npy", "--k", "2", "-o", "out"]
+    result = subprocess.run(command, cwd=files, stdout=writing, stderr=writing, check=False)
+    os.close(writing)
+    assert result.returncode == 0
+    assert json.loads((files / "out" / "manifest.json").read_text())["selection"]["kept"] == 24

@@ -1,0 +1,97 @@
+"""`paredown score` with metrics that train, several metrics, and scores computed elsewhere."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import paredown as pdn
+from paredown.scoring import score_all
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
+
+@pytest.fixture
+def files(digits, tmp_path) -> None:
+    np.save(tmp_path / "x.npy", digits[0][:120])
+    np.save(tmp_path / "y.npy", digits[1][:120])
+
+
+QUICK = ["--recipe", "mlp", "--members", "2", "--epochs", "1"]
+
+
+def test_several_metrics_share_a_table_and_a_training(paredown, files, digits, tmp_path) -> None:
+    command = ["score", "x.npy", "--labels", "y.npy", "--metric", "el2n,aum,prototypes", *QUICK, "--k", "5"]
+    result = paredown(*command, "-o", "s.parquet", "--json")
+    assert result.returncode == 0, result.stderr
+    assert "2 networks x 1 epoch, about" in result.stderr  # what it costs is said first
+    said = json.loads(result.stdout)
+    assert list(said["metrics"]) == ["el2n", "aum", "prototypes"]
+    options = {"recipe": "mlp", "members": 2, "epochs": 1, "k": 5}
+    expected = score_all(tmp_path / "x.npy", labels=digits[1][:120], metrics=list(said["metrics"]), **options)
+    for metric, scores in expected.items():
+        found = pdn.read_scores(tmp_path / "s.parquet", metric=metric)
+        np.testing.assert_allclose(found.values, scores.values, atol=1e-5)
+    pruned = paredown("prune", "s.parquet", "--metric", "aum", "--keep-fraction", "0.5", "-o", "pruned")
+    assert pruned.returncode == 0, pruned.stderr
+    manifest, keep = pdn.read_manifest(tmp_path / "pruned")
+    assert (manifest.metric, keep.sum()) == ("aum", 60)
+
+
+def test_clusters_in_place_of_labels(paredown, files) -> None:
+    command = ["score", "x.npy", "--metric", "el2n", *QUICK]
+    refused = paredown(*command, "-o", "s.parquet")
+    assert refused.returncode == 2
+    assert "needs labels" in refused.stderr
+    assert paredown(*command, "--pseudo-labels", "--k", "4", "-o", "s.parquet").returncode == 0
+
+
+def test_scores_from_elsewhere(paredown, files, tmp_path) -> None:
+    (tmp_path / "theirs.csv").write_text("name,easiness\n" + "".join(f"{row},{row}\n" for row in range(120)))
+    unsaid = paredown("score", "--from", "theirs.csv", "-o", "s.parquet")
+    assert unsaid.returncode == 2
+    assert "--higher-is harder" in unsaid.stderr
+    result = paredown(
+        "score", "x.npy", "--labels", "y.npy", "--from", "theirs.csv", "--higher-is", "easier", "-o", "s.parquet"
+    )
+    assert result.returncode == 0, result.stderr
+    scores = pdn.read_scores(tmp_path / "s.parquet")
+    assert scores.metric == "easiness"
+    np.testing.assert_array_equal(scores.values, -np.arange(120.0))
+    assert scores.labels is not None
+    assert scores.provenance["imported"]["higher_is"] == "easier"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "give what is to be scored"),
+        ("x.npy --higher-is harder", "give their file with --from"),
+        ("x.npy --metric prototypes,density --save-model m.npz", "--save-model goes with"),
+        ("x.npy --option recipe=mlp --metric el2n", "--recipe mlp"),
+        ("x.npy --labels y.npy --metric el2n --recipe mpl", "Did you mean 'mlp'"),
+        ("x.npy --labels y.npy --metric el2n --recipe tiny_cnn", "trains on images"),
+        ("x.npy --labels y.npy --metric prototypes --recipe mlp", "no option 'recipe'"),
+    ],
+)
+def test_mistakes(arguments, message, paredown, files, tmp_path) -> None:
+    result = paredown("score", *arguments.split(), "-o", "s.parquet")
+    assert result.returncode == 2, result.stdout
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "s.parquet").exists()
+
+
+def test_pruning_is_by_one_metric(paredown, files) -> None:
+    result = paredown("prune", "x.npy", "--metric", "prototypes,density", "-o", "pruned")
+    assert result.returncode == 2
+    assert "kept by one metric" in result.stderr
+
+
+def test_help_names_every_metric() -> None:
+    from paredown.cli import scoring_options as scoring
+
+    (option,) = scoring.Metric.__metadata__
+    assert set(pdn.METRICS) <= set(option.help.replace(",", " ").replace(".", " ").split())

@@ -1,0 +1,290 @@
+"""Figures that compare metrics: numbers that follow from known scores and known errors, and verdicts both ways."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.stats import spearmanr
+
+from paredown import balance_score, select
+from paredown.reproduce import metric_comparison as benchmark
+from paredown.reproduce.base import Table
+from paredown.reproduce.figures.fig5a import rank_correlations
+from paredown.reproduce.figures.fig_histograms import variance_between
+from paredown.reproduce.figures.fig_imbalance import lowest_balance
+from paredown.reproduce.metric_comparison import METRICS, PAPER_FRACTIONS, SUPERVISED, TITLES, add_accuracies
+from paredown.reproduce.setup import Setup
+from paredown.scores import Labels, Scores
+from paredown.selection import balance_of_counts
+from paredown.sweeps import expand, read_settings
+
+CLASSES = 4
+NOISE = (0.001, -0.002, 0.003, 0.0, -0.002)  # of a seed; sums to zero
+
+
+@pytest.fixture
+def setup(tmp_path) -> Setup:
+    needs = {role: sizes["tiny"] for role, sizes in benchmark.NEEDS.items()}
+    return Setup("tiny", 0, tmp_path / "parts", needs)
+
+
+def swept(config: dict[str, Any], error: Any) -> pa.Table:
+    """The table of a sweep whose test errors are known: `error(run)`, plus noise that a seed shares."""
+    rows = []
+    for run in expand(read_settings(config).grid):
+        own = error(run)
+        per_class = [1 - own - NOISE[run.seed] + 0.01 * (code - 1.5) for code in range(CLASSES)]
+        measured = {"test_error": own + NOISE[run.seed], "top5_error": own / 2, "class_accuracy": per_class}
+        measured["class_kept"] = [1, 2] if run.balance and run.keep_fraction < 0.7 else [0, 3]  # where the floor acts
+        rows.append({**vars(run), **measured, "status": "done"})
+    return pa.Table.from_pylist(rows)
+
+
+def known_error(run: Any) -> float:
+    """All examples 0.1; random loses by what is dropped, metrics half of that, the floor is worth a point."""
+    lost = 1 - run.keep_fraction
+    if run.metric == "random":
+        return 0.1 + 0.1 * lost
+    worse = {name: 0.001 * number for number, name in enumerate(METRICS)}.get(run.metric, 0.0)
+    return 0.1 + 0.05 * lost + worse - 0.02 * run.balance
+
+
+def measured(name: str, setup: Setup, monkeypatch: pytest.MonkeyPatch, error: Any = known_error) -> Table:
+    """The data of a figure whose students are made up."""
+    figure = import_module(f"paredown.reproduce.figures.{name}")
+    monkeypatch.setattr(Setup, "sweep", lambda _, config: SimpleNamespace(table=swept(config, error)))
+    if hasattr(figure, "score_benchmark"):
+        monkeypatch.setattr(figure, "score_benchmark", lambda _: {})
+    return figure.measure(setup)
+
+
+def verdicts(name: str, table: Table) -> list[bool]:
+    return [claim.held for claim in import_module(f"paredown.reproduce.figures.{name}").judge(table)]
+
+
+def change(table: Table, wanted: dict[str, Any], **cells: float) -> Table:
+    """A copy with some cells changed."""
+    return Table(row | cells if all(row.get(k) == v for k, v in wanted.items()) else row for row in table.rows)
+
+
+# --- the benchmark -------------------------------------------------------------------------------------------------
+
+
+def test_every_metric_has_one_place_and_the_paper_its_numbers(tmp_path) -> None:
+    needs = {role: sizes["paper"] for role, sizes in benchmark.NEEDS.items()}
+    paper = Setup("paper", 0, tmp_path, needs, rehearsal=True)
+    places = benchmark._places(paper)
+    assert list(places) == list(TITLES)
+    members = {name: scoring.options.get("members") for name, (scoring, _) in places.items()}
+    assert (members["el2n_1"], members["el2n_20"], members["memorization"]) == (1, 20, 2000)
+    assert places["prototypes"][0].options["k"] == 1000
+    assert all(scoring.data["encoder"] == "swav" for scoring, _ in places.values())
+    config = benchmark.benchmark_sweep(paper)
+    assert config["grid"]["initial_size"] == [1_281_167]
+    assert config["grid"]["keep_fraction"] == [1.0, *PAPER_FRACTIONS]
+    assert len(expand(read_settings(config).grid)) == 5 * (1 + 4 + 4 * 10)
+    file = config["probe"]["el2n_20"]["scores"]
+    assert (config["probe"]["active_learning"]["scores"], config["probe"]["el2n_20"]["metric"]) == (file, "el2n")
+    assert config["probe"]["el2n_1"]["scores"] != file
+
+
+def test_scores_of_the_plan_are_those_that_are_made(setup, monkeypatch) -> None:
+    made = {}
+    monkeypatch.setattr(
+        "paredown.reproduce.setup.score_all",
+        lambda source, *, metrics, **_: {
+            metric: Scores(np.arange(len(source.ids), dtype=float), source.ids, metric) for metric in metrics
+        },
+    )
+    for name, (scoring, metric) in benchmark._places(setup).items():
+        scored = setup.score(scoring)
+        made[name] = scored.file
+        assert len(scored[metric]) == 600
+    probes = benchmark.benchmark_sweep(setup)["probe"]
+    assert {name: Path(probe["scores"]) for name, probe in probes.items()} == {name: made[name] for name in METRICS}
+
+
+def test_accuracies_are_compared_seed_by_seed(setup) -> None:
+    config = benchmark.benchmark_sweep(setup, balance=[0.5])
+    table = Table()
+    add_accuracies(table, swept(config, known_error), top=1, balance=0.5)
+    full = table.where(kind="full").rows[0]
+    assert full["accuracy"] == pytest.approx(1 - 0.1 - np.mean(NOISE[:2]))
+    assert full["deviation"] == pytest.approx(np.std(NOISE[:2], ddof=1))
+    row = table.where(kind="metric", metric="ddd", keep_fraction=0.6).rows[0]
+    worse = 0.001 * METRICS.index("ddd")
+    assert row["difference"] == pytest.approx(0.05 * 0.4 - worse + 0.01)
+    assert row["full_difference"] == pytest.approx(-0.05 * 0.4 - worse + 0.01)
+    assert row["stderr"] == pytest.approx(np.std(NOISE[:2], ddof=1) / np.sqrt(2))
+    assert row["difference_stderr"] == pytest.approx(0, abs=1e-12)  # the noise of a seed is in both
+    over = table.where(kind="mean", metric="ddd").rows[0]
+    assert over["difference"] == pytest.approx(0.05 * 0.3 - worse + 0.01)  # 0.8 and 0.6 on average
+    table = Table()
+    add_accuracies(table, swept(config, known_error), top=5, balance=0.5)
+    assert table.where(kind="full").rows[0]["accuracy"] == pytest.approx(0.95)
+
+
+# --- figures of trained students -----------------------------------------------------------------------------------
+
+
+def test_fig5bc_verdicts_follow_the_accuracies(setup, monkeypatch) -> None:
+    table = measured("fig5bc", setup, monkeypatch)
+    ahead = table.where(kind="prototypes - memorization").rows
+    assert [row["difference"] for row in ahead] == pytest.approx([-0.002, -0.002])
+    # Two standard deviations of a training are 0.004: those within it lose at most 0.004 to all examples.
+    within = [name for number, name in enumerate(METRICS) if 0.05 * 0.2 + 0.001 * number - 0.01 <= 2 * 0.00212]
+    claim = import_module("paredown.reproduce.figures.fig5bc").judge(table)[0]
+    assert f"{len(within)} of 10 metrics are within" in claim.evidence
+    assert verdicts("fig5bc", table) == [True, True, True]
+    every = change(table, {"kind": "metric", "keep_fraction": 0.8}, accuracy=0.9)
+    assert verdicts("fig5bc", every) == [False, True, True]
+    few = table
+    for name in SUPERVISED:
+        few = change(few, {"kind": "mean", "metric": name}, difference=-0.01)
+    assert verdicts("fig5bc", few) == [True, False, True]
+    behind = change(table, {"kind": "prototypes - memorization", "keep_fraction": 0.8}, difference=-0.01)
+    assert verdicts("fig5bc", behind) == [True, True, False]
+
+
+def test_the_floor_is_worth_what_it_adds(setup, monkeypatch) -> None:
+    table = measured("fig_unbalanced", setup, monkeypatch)
+    assert table.where(kind="floor")["gain"] == pytest.approx(0.01)
+    assert len(table.where(kind="floor")) == 2 * len(METRICS)
+    assert set(table.where(kind="metric")["balance"]) == {0.0}
+    acting = {row["keep_fraction"]: row["acts"] for row in table.where(kind="floor").rows}
+    assert acting == {0.8: 0, 0.6: 1}
+    over = table.where(kind="floor, where it acts").rows[0]
+    assert (over["acts"], over["gain"]) == (len(METRICS), pytest.approx(0.01))
+    assert verdicts("fig_unbalanced", table) == [True]
+    assert verdicts("fig_unbalanced", change(table, {"kind": "floor, where it acts"}, gain=-0.01)) == [False]
+
+
+def test_the_worst_classes_are_found(setup, monkeypatch) -> None:
+    def table_of(config: dict[str, Any]) -> pa.Table:
+        rows = swept(config, known_error).to_pylist()
+        for row in rows:  # class 0 is the worst, and loses two points more than the others to any pruning
+            row["class_accuracy"][0] -= 0.3 + 0.02 * (row["keep_fraction"] < 1)
+        return pa.Table.from_pylist(rows)
+
+    figure = import_module("paredown.reproduce.figures.fig_fairness")
+    monkeypatch.setattr(figure, "score_benchmark", lambda _: {})
+    monkeypatch.setattr(Setup, "sweep", lambda _, config: SimpleNamespace(table=table_of(config)))
+    table = figure.measure(setup)
+    row = table.where(kind="metric", metric="memorization").rows[0]
+    assert row["worst_classes"] == 1
+    assert row["worst_less_rest"] == pytest.approx(-0.02)
+    change_of_all = -(0.05 * 0.2 + 0.001 * METRICS.index("memorization") - 0.01)
+    assert row["mean_change"] == pytest.approx(change_of_all - 0.02 / CLASSES)
+    dots = table.where(kind="class", metric="memorization")
+    slope, intercept = np.polyfit(dots["pruned"], dots["full"], 1)
+    assert (row["slope"], row["intercept"]) == (pytest.approx(slope), pytest.approx(intercept))
+    assert verdicts("fig_fairness", table) == [True, True]
+    assert verdicts("fig_fairness", change(table, {"metric": "prototypes"}, correlation=0.5)) == [False, True]
+    assert verdicts("fig_fairness", change(table, {"metric": "prototypes"}, worst_less_rest=0.01)) == [True, False]
+
+
+def test_k_matters_where_it_does(setup, monkeypatch) -> None:
+    def error(run: Any) -> float:
+        return known_error(run) + {"k1": 0.05, "k100": 0.001}.get(run.metric, 0.0)
+
+    table = measured("tab_k", setup, monkeypatch, error)
+    assert table.where(kind="k")["change"] == pytest.approx([-0.05, 0, -0.001])
+    assert table.where(kind="k")["difference"] == pytest.approx([-0.04, 0.01, 0.009])
+    near = change(table, {"kind": "k"}, change_stderr=0.0001)
+    assert verdicts("tab_k", near) == [True, True]
+    far = change(near, {"kind": "k", "k": 100}, accuracy=0.5, change=0.0)
+    assert verdicts("tab_k", far) == [False, False]
+
+
+# --- figures of scores ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scores(rng) -> dict[str, Scores]:
+    """600 scores by each metric in four classes; the class is worth more the later the metric comes."""
+    labels = Labels.of(np.arange(600) % CLASSES)
+    easy = {"random": rng.random(600)}
+    easy |= {name: rng.random(600) + 0.3 * number * labels.codes for number, name in enumerate(METRICS)}
+    return {name: Scores(values, np.arange(600), name, labels) for name, values in easy.items()}
+
+
+def scored(name: str, setup: Setup, scores: dict[str, Scores], monkeypatch: pytest.MonkeyPatch) -> Table:
+    figure = import_module(f"paredown.reproduce.figures.{name}")
+    monkeypatch.setattr(figure, "score_benchmark", lambda _: scores)
+    return figure.measure(setup)
+
+
+def test_rank_correlations_are_spearmans(rng) -> None:
+    values = np.stack([rng.random(50), rng.integers(0, 3, 50), rng.random(50), np.ones(50)])
+    found = rank_correlations(values.astype(float))
+    np.testing.assert_allclose(found[:3, :3], np.array(spearmanr(values[:3], axis=1))[0], atol=1e-12)
+    np.testing.assert_array_equal(found[3], [0, 0, 0, 1])
+
+
+def test_fig5a_leaves_noise_out(setup, scores, monkeypatch) -> None:
+    scores["ddd"].provenance["report"] = {"models": 10, "split_half": 0.8, "reliability": 0.89}
+    table = scored("fig5a", setup, scores, monkeypatch)
+    assert table.where(kind="metric", metric="ddd").rows[0]["reliability"] == 0.89
+    pair = table.where(kind="correlation", metric="ddd", other="memorization").rows[0]
+    expected = np.array(spearmanr(scores["ddd"].values, scores["memorization"].values))[0]
+    assert pair["spearman"] == pytest.approx(expected)
+    alike = change(table, {"kind": "correlation"}, spearman=0.9)
+    assert verdicts("fig5a", alike) == [True, False]
+    assert verdicts("fig5a", change(table, {"kind": "correlation"}, spearman=0.2)) == [False, True]
+    one = change(alike, {"kind": "correlation", "metric": "el2n_20", "other": "ddd"}, spearman=0.6)
+    assert verdicts("fig5a", one) == [False, False]
+    noise = change(table, {"kind": "metric", "metric": "prototypes"}, reliability=0.1)
+    evidence = import_module("paredown.reproduce.figures.fig5a").judge(noise)[1].evidence
+    assert "of 33 other pairs" in evidence  # nine metrics have 36, three of them are the paper's trio
+    assert "self-supervised prototypes" in evidence
+
+
+def test_balance_is_that_of_the_kept(setup, scores, monkeypatch) -> None:
+    table = scored("fig_imbalance", setup, scores, monkeypatch)
+    row = table.where(kind="metric", metric="ddd", strategy="easy", floor=0.5, pruned=0.7).rows[0]
+    labels = scores["ddd"].labels
+    assert labels is not None
+    kept = select(scores["ddd"].values, keep_fraction=0.3, strategy="easy", labels=labels.codes, balance=0.5)
+    assert row["b"] == pytest.approx(balance_score(labels.codes[kept.keep]))
+    assert (table.where(kind="metric", floor=0.5)["smallest_share"] >= 0.5).all()
+    assert (table.where(kind="metric", pruned=0.0)["b"] == 1).all()
+    bound = table.where(kind="data").rows[0]["lowest_with_floor"]
+    assert bound <= table.where(kind="metric", floor=0.5)["b"].min()
+    assert verdicts("fig_imbalance", table) == [False, True]  # the first metric knows no classes
+    below = change(table, {"kind": "random"}, b=2.0)
+    assert verdicts("fig_imbalance", below) == [True, True]
+    assert verdicts("fig_imbalance", change(table, {"floor": 0.5}, smallest_share=0.4)) == [False, False]
+
+
+def test_the_lowest_balance_of_two_and_three_classes() -> None:
+    assert lowest_balance(2, 0.25) == pytest.approx(1 / 3, abs=1e-6)  # one has a quarter, the other the rest
+    grid = np.linspace(1 / 6, 1, 400)
+    first, second = np.meshgrid(grid, grid)
+    third = 1 - first - second
+    allowed = third >= 1 / 6
+    three = np.stack([first[allowed], second[allowed], third[allowed]], axis=1)
+    lowest = min(balance_of_counts(row) for row in three)
+    assert lowest_balance(3, 1 / 6) == pytest.approx(lowest, abs=1e-3)
+    assert lowest_balance(3, 1 / 6) <= lowest
+    assert lowest_balance(1, 1.0) == 1
+    assert np.isnan(lowest_balance(1000, 1e-3))
+
+
+def test_variance_between_classes(setup, scores, monkeypatch) -> None:
+    codes = np.array([0, 0, 1, 1])
+    assert variance_between(np.array([0.0, 2, 4, 6]), codes) == pytest.approx(16 / 20)
+    assert variance_between(np.ones(4), codes) == 0
+    table = scored("fig_histograms", setup, scores, monkeypatch)
+    shares = table.where(kind="histogram", metric="prototypes").grid("share", "name", "rank")
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    strongest = table.where(kind="metric", metric=METRICS[-1]).rows[0]
+    assert (strongest["least_above_median"], strongest["most_above_median"]) == (0, 1)
+    assert strongest["between_classes"] > 0.9
+    assert verdicts("fig_histograms", table) == [False]  # the first metric knows no classes
+    assert verdicts("fig_histograms", change(table, {"kind": "metric"}, between_classes=0.2)) == [True]

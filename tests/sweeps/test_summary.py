@@ -1,0 +1,308 @@
+"""What a sweep says, on hand-made tables: the verdict as a value, the numbers it rests on, and the words for it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from paredown.standard_errors import standard_error
+from paredown.sweeps.summary import Comparison, Effect, Verdict, advice, compare_with_random, curves_by_way
+
+Point = tuple[int, float, list[float]]  # initial size, keep_fraction, differences to random in points, one per seed
+
+RANDOM_ERROR = 0.2
+
+
+def sweep_of(*points: Point, metric: str = "el2n", strategy: str = "hard", **more: Any) -> pa.Table:
+    """A sweep in which pruning at some points differs from random by so many points of test error."""
+    rows = []
+    for initial_size, keep_fraction, differences in points:
+        for seed, difference in enumerate(differences):
+            base = {"initial_size": initial_size, "keep_fraction": keep_fraction, "seed": seed, "status": "done"}
+            base |= {"matched_iterations": 1.0, "balance": 0.0, "kept": round(initial_size * keep_fraction)} | more
+            rows.append({**base, "metric": "random", "strategy": "random", "test_error": RANDOM_ERROR})
+            error = RANDOM_ERROR + difference / 100
+            rows.append({**base, "metric": metric, "strategy": strategy, "test_error": error})
+    return pa.Table.from_pylist(rows)
+
+
+# Differences in points: mean and spread chosen so that each is decided, or is not, by a wide margin.
+HELPS, HURTS, NOTHING = [-1.0, -1.1, -0.9, -1.0], [2.0, 2.1, 1.9, 2.0], [0.5, -0.4, 0.3, -0.2]
+
+
+def row_of(differences: list[float]) -> Comparison:
+    (row,) = compare_with_random(sweep_of((1_000, 0.5, differences)))
+    return row
+
+
+# --- one point ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("differences", [HELPS, HURTS, NOTHING, [1.0, 2.0, 3.0]])
+def test_p_values_are_those_of_a_paired_t_test(differences: list[float]) -> None:
+    row = row_of(differences)
+    expected = stats.ttest_1samp(differences, 0.0)
+    assert row.z == pytest.approx(expected.statistic)
+    assert row.p_value == pytest.approx(expected.pvalue)
+
+
+def test_three_standard_errors_of_four_seeds_decide_nothing() -> None:
+    spread = np.array([-1.0, -1.0, 1.0, 1.0])
+    row = row_of((3 * standard_error(spread) + spread).tolist())
+    assert row.z == pytest.approx(3.0)
+    assert row.p_value == pytest.approx(0.0577, abs=1e-4)
+    assert row.effect is Effect.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("differences", "effect"),
+    [
+        (HELPS, Effect.HELPS),
+        (HURTS, Effect.HURTS),
+        (NOTHING, Effect.UNDECIDED),
+        ([-5.0], Effect.UNDECIDED),  # one seed has no standard error
+        ([-5.0, -5.01], Effect.UNDECIDED),  # two seeds: p = 0.0006, and still no
+        ([-5.0, -5.01, -4.99], Effect.HELPS),
+        ([-5.0, -5.0, -5.0], Effect.UNDECIDED),  # no spread: nobody knows how sure that is
+        ([10.0, 10.0, 10.0], Effect.UNDECIDED),  # whose mean is rounded
+        ([0.0, 0.0, 0.0], Effect.UNDECIDED),
+        ([-1.0, math.nan, -1.1], Effect.UNDECIDED),
+    ],
+)
+def test_what_the_seeds_decide(differences: list[float], effect: Effect) -> None:
+    assert row_of(differences).effect is effect
+
+
+def test_the_level_of_significance() -> None:
+    # With three seeds, t = 9.92 is p = 0.01.
+    spread = np.array([-1.0, 0.0, 1.0])
+    for t, effect in ((9.8, Effect.UNDECIDED), (10.0, Effect.HURTS), (-10.0, Effect.HELPS)):
+        assert row_of((t * standard_error(spread) + spread).tolist()).effect is effect
+
+
+def test_where_there_is_no_standard_error() -> None:
+    one = row_of([-1.0])
+    assert (one.seeds, math.isnan(one.z), math.isnan(one.p_value)) == (1, True, True)
+    same = row_of([0.0, 0.0])
+    assert (same.difference_stderr, math.isnan(same.z), math.isnan(same.p_value)) == (0.0, True, True)
+
+
+def test_comparisons_are_made_seed_by_seed() -> None:
+    table = sweep_of((1_000, 0.5, [-1.0, -2.0, -6.0]))
+    lost = [
+        row | ({"status": "failed"} if row["seed"] == 2 and row["metric"] == "random" else {})
+        for row in table.to_pylist()
+    ]
+    (row,) = compare_with_random(pa.Table.from_pylist(lost))
+    assert (row.seeds, row.kept, row.initial_size, row.keep_fraction) == (2, 500, 1_000, 0.5)
+    assert row.difference == pytest.approx(-0.015)
+    assert row.difference_stderr == pytest.approx(0.005)
+    assert row.test_error == pytest.approx(0.185)
+    assert row.stderr == pytest.approx(0.005)
+    assert (row.random_error, row.random_stderr) == (pytest.approx(0.2), 0.0)
+    assert compare_with_random(sweep_of((1_000, 1.0, [-1.0]))) == []  # nothing was pruned
+
+
+def test_differences_that_are_equal_but_for_rounding() -> None:
+    rows = sweep_of((1_000, 0.5, [0.0, 0.0, 0.0])).to_pylist()
+    for row in rows:
+        row["test_error"] = 0.1 * (row["seed"] + 1) + (0.1 if row["metric"] == "el2n" else 0.0)
+    (row,) = compare_with_random(pa.Table.from_pylist(rows))
+    assert (row.difference, row.difference_stderr, row.effect) == (pytest.approx(0.1), 0.0, Effect.UNDECIDED)
+
+
+def test_comparisons_are_sorted_by_point_and_way() -> None:
+    table = pa.concat_tables(
+        [
+            sweep_of((2_000, 0.5, HELPS), (1_000, 0.5, HELPS), (1_000, 0.25, HELPS)),
+            sweep_of((1_000, 0.25, HELPS), metric="aum"),
+        ]
+    )
+    assert [(row.initial_size, row.keep_fraction, row.metric) for row in compare_with_random(table)] == [
+        (1_000, 0.25, "aum"),
+        (1_000, 0.25, "el2n"),
+        (1_000, 0.5, "el2n"),
+        (2_000, 0.5, "el2n"),
+    ]
+
+
+# --- verdicts ----------------------------------------------------------------------------------------------------
+
+
+def judged(*points: Point, **way: Any) -> tuple[Verdict, tuple[int, float], tuple[int, float] | None, str]:
+    """The verdict, the points it shows, and the sentence."""
+    (said,) = advice(sweep_of(*points, **way))
+    other = None if said.other is None else (said.other.initial_size, said.other.keep_fraction)
+    return said.verdict, (said.shown.initial_size, said.shown.keep_fraction), other, str(said)
+
+
+def test_pays_at_the_smallest_fraction_that_does() -> None:
+    assert judged((64_000, 0.5, HELPS), (64_000, 0.25, HELPS), (64_000, 0.1, NOTHING), (1_000, 0.25, NOTHING)) == (
+        Verdict.PAYS,
+        (64_000, 0.25),
+        None,
+        "Keeping the hardest by el2n pays: at 25 % of 64,000 the test error is 1.00 ± 0.04 points lower than with a "
+        "random 25 % (4 seeds).",
+    )
+
+
+def test_pays_there_and_not_everywhere() -> None:
+    points: list[Point] = [(64_000, 0.5, HELPS), (1_000, 0.5, HURTS), (4_000, 0.5, HURTS), (64_000, 0.1, NOTHING)]
+    assert judged(*points) == (
+        Verdict.PAYS_THERE,
+        (64_000, 0.5),
+        (4_000, 0.5),  # the largest set where it does not
+        "Keeping the hardest by el2n pays: at 50 % of 64,000 the test error is 1.00 ± 0.04 points lower than with a "
+        "random 50 % (4 seeds). It does not pay everywhere: at 50 % of 4,000 the test error is 2.00 ± 0.04 points "
+        "higher than with a random 50 % (4 seeds).",
+    )
+
+
+def test_hurts_at_every_fraction() -> None:
+    worse = [difference + 1 for difference in HURTS]
+    assert judged((64_000, 0.5, HURTS), (64_000, 0.25, worse), (1_000, 0.5, HELPS)) == (
+        Verdict.HURTS,
+        (64_000, 0.25),
+        None,
+        "Keeping the hardest by el2n does worse than random subsets at every fraction: at 25 % of 64,000 the test "
+        "error is 3.00 ± 0.04 points higher than with a random 25 % (4 seeds). That is typical of wrong or ambiguous "
+        "labels, of probes that are too weak, or of sets that are too small: look at the hardest examples, train the "
+        "probes longer, or keep all.",
+    )
+    verdict, _, _, sentence = judged((64_000, 0.5, HURTS), strategy="easy")
+    assert verdict is Verdict.HURTS
+    assert sentence.startswith("Keeping the easiest by el2n does worse than random subsets at every fraction: at 50 %")
+    assert "labels" not in sentence
+
+
+def test_hurts_in_part_never_calls_a_loss_undecided() -> None:
+    # The loss at 50 % is smaller than what is measured, without certainty, at 25 %.
+    small_loss, unsure = [0.10, 0.11, 0.09, 0.10], [0.9, -0.4, 1.3, -0.2]
+    assert judged((64_000, 0.5, small_loss), (64_000, 0.25, unsure), (64_000, 0.1, HURTS)) == (
+        Verdict.HURTS_IN_PART,
+        (64_000, 0.1),  # the worst of the losses
+        (64_000, 0.25),
+        "Keeping the hardest by el2n does worse than random subsets at some fractions: at 10 % of 64,000 the test "
+        "error is 2.00 ± 0.04 points higher than with a random 10 % (4 seeds). At others there is no significant "
+        "difference: at 25 % of 64,000 the test error is 0.40 ± 0.41 points higher than with a random 25 % (4 seeds).",
+    )
+
+
+def test_hurts_in_part_shows_the_best_of_what_is_undecided() -> None:
+    worse = [difference + 0.2 for difference in NOTHING]
+    for points in ([(64_000, 0.1, worse), (64_000, 0.25, NOTHING)], [(64_000, 0.1, NOTHING), (64_000, 0.25, worse)]):
+        verdict, shown, other, _ = judged((64_000, 0.5, HURTS), *points)
+        best = next(point[1] for point in points if point[2] is NOTHING)
+        assert (verdict, shown, other) == (Verdict.HURTS_IN_PART, (64_000, 0.5), (64_000, best))
+
+
+def test_points_without_a_standard_error_do_not_contradict_the_rest() -> None:
+    verdict, shown, other, sentence = judged((64_000, 0.5, HURTS), (64_000, 0.25, [5.0]))
+    assert (verdict, shown, other) == (Verdict.HURTS_IN_PART, (64_000, 0.5), (64_000, 0.25))
+    assert sentence.endswith(
+        "At others there is no significant difference: at 25 % of 64,000 the test error is 5.00 points higher than "
+        "with a random 25 % (1 seed)."
+    )
+    verdict, shown, other, _ = judged((64_000, 0.5, HELPS), (64_000, 0.25, [5.0]))
+    assert (verdict, shown, other) == (Verdict.PAYS, (64_000, 0.5), None)
+
+
+def test_no_significant_difference_shows_the_best() -> None:
+    better = [difference - 0.1 for difference in NOTHING]
+    assert judged((64_000, 0.5, NOTHING), (64_000, 0.25, better), (1_000, 0.5, HELPS)) == (
+        Verdict.UNDECIDED,
+        (64_000, 0.25),
+        None,
+        "Keeping the hardest by el2n shows no significant difference from random subsets: at 25 % of 64,000 the test "
+        "error is 0.05 ± 0.21 points lower than with a random 25 % (4 seeds). Run more seeds to decide.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("differences", "judged_from", "seeds"),
+    [([-5.0], "1 seed", "5.00 points"), ([-5.0, -5.04], "2 seeds", "5.02 ± 0.02 points")],
+)
+def test_fewer_than_three_seeds_never_decide(differences: list[float], judged_from: str, seeds: str) -> None:
+    verdict, shown, other, sentence = judged((64_000, 0.5, differences))
+    assert (verdict, shown, other) == (Verdict.TOO_FEW_SEEDS, (64_000, 0.5), None)
+    assert sentence.startswith(f"Keeping the hardest by el2n cannot be judged from {judged_from}: at 50 % of 64,000")
+    assert sentence.endswith(f"is {seeds} lower than with a random 50 % ({judged_from}). Run at least 3.")
+
+
+def test_one_point_with_seeds_enough_is_undecided_rather_than_too_few() -> None:
+    assert judged((64_000, 0.5, [-5.0]), (64_000, 0.25, NOTHING))[0] is Verdict.UNDECIDED
+    verdict, _, _, sentence = judged((64_000, 0.5, [0.0, 0.0, 0.0]))  # three are enough to say so
+    assert verdict is Verdict.UNDECIDED
+    assert "the test error is 0.00 ± 0.00 points higher than" in sentence
+
+
+def test_every_way_of_pruning_has_its_own_verdict() -> None:
+    table = pa.concat_tables(
+        [
+            sweep_of((1_000, 0.5, HELPS)),
+            sweep_of((1_000, 0.5, HURTS), strategy="easy"),
+            sweep_of((1_000, 0.5, NOTHING), strategy="moderate"),
+            sweep_of((1_000, 0.5, HURTS), balance=0.5),
+            sweep_of((1_000, 0.5, HURTS), matched_iterations=0.5),
+            sweep_of((1_000, 0.5, HELPS), metric="aum"),
+        ]
+    )
+    found = {
+        (said.metric, said.strategy, said.balance, said.matched_iterations): (said.verdict, str(said).split(":")[0])
+        for said in advice(table)
+    }
+    assert found == {
+        ("aum", "hard", 0.0, 1.0): (Verdict.PAYS, "Keeping the hardest by aum pays"),
+        ("el2n", "hard", 0.0, 1.0): (Verdict.PAYS, "Keeping the hardest by el2n pays"),
+        ("el2n", "easy", 0.0, 1.0): (
+            Verdict.HURTS,
+            "Keeping the easiest by el2n does worse than random subsets at every fraction",
+        ),
+        ("el2n", "moderate", 0.0, 1.0): (
+            Verdict.UNDECIDED,
+            "Keeping by strategy moderate by el2n shows no significant difference from random subsets",
+        ),
+        ("el2n", "hard", 0.5, 1.0): (
+            Verdict.HURTS,
+            "Keeping the hardest by el2n with a floor of 0.5 does worse than random subsets at every fraction",
+        ),
+        ("el2n", "hard", 0.0, 0.5): (
+            Verdict.HURTS,
+            "Keeping the hardest by el2n at m = 0.5 does worse than random subsets at every fraction",
+        ),
+    }
+
+
+def test_an_empty_sweep_says_nothing() -> None:
+    assert advice(sweep_of((1_000, 1.0, [0.0]))) == []
+
+
+# --- curves ------------------------------------------------------------------------------------------------------
+
+
+def test_curves_are_by_way_fraction_and_size() -> None:
+    table = pa.concat_tables(
+        [
+            sweep_of((2_000, 0.5, [-1.0, -3.0]), (1_000, 0.5, [-1.0])),
+            sweep_of((1_000, 0.5, [2.0]), balance=0.25, matched_iterations=0.5),
+        ]
+    )
+    curves = curves_by_way(table)
+    assert list(curves) == ["el2n, hard", "el2n, hard, floor 0.25, m = 0.5", "random"]
+    (small, large) = curves["el2n, hard"][0.5]
+    assert small[:2] == (500, pytest.approx(0.19))
+    assert math.isnan(small[2])
+    assert large == (1_000, pytest.approx(0.18), pytest.approx(0.01))
+    assert curves["el2n, hard, floor 0.25, m = 0.5"][0.5][0][:2] == (500, pytest.approx(0.22))
+    assert [point[0] for point in curves["random"][0.5]] == [500, 1_000]
+
+
+def test_curves_leave_out_what_failed() -> None:
+    rows = sweep_of((1_000, 0.5, [-1.0])).to_pylist()
+    rows[1]["status"] = "failed"
+    assert list(curves_by_way(pa.Table.from_pylist(rows))) == ["random"]

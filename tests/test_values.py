@@ -301,6 +301,8 @@ def test_repeated_ids_are_refused_wherever_scores_are_made(tmp_path: Path) -> No
         check_ids(np.array([1, 1, 2]))
     with pytest.raises(PareError, match=r"^1 id occurs more than once, e.g. 7 at rows 0, 1;"):
         check_ids(np.array([7, 7]))
+    with pytest.raises(PareError, match=r"^1 id occurs more than once, e.g. 3 at rows 1, 2;"):
+        check_ids(np.array([1, 3, 3]))
     with pytest.raises(PareError, match=r"^1 id occurs more than once, e.g. 3 at rows 0, 3;"):
         check_ids(np.array([3, 4, 5, 3]))
     with pytest.raises(PareError, match=r"^2 ids occur more than once, e.g. 'b' at rows 0, 3;"):
@@ -657,6 +659,8 @@ def test_bytes_that_are_not_text_are_named_with_their_row(kind: pa.DataType) -> 
         plain_text(column, "x")
     with pytest.raises(PareError, match=rf"^x: row 12 {message}"):
         plain_text(column, "x", first=10)
+    with pytest.raises(PareError, match=rf"^x: row 3 {message}"):
+        plain_text(dictionary([0, 0, None, 1], column.take(pa.array([0, 2]))), "x")
 
 
 def test_columns_are_called_by_their_names() -> None:

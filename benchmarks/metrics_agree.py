@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.metrics.prototypes import rank_correlation
+from paredown.correlations import rank_correlation
 from paredown.scoring import score_all
 from paredown.scoring.costs import estimate_cost
 from paredown.sources import ArraySource
@@ -50,7 +50,9 @@ def main() -> None:
     columns = dict(scores) | {f"{name} (test)": value for name, value in on_tests.items()}
     print("| |" + " | ".join(columns) + " |\n|" + "---|" * (len(columns) + 1))
     for name, one in columns.items():
-        row = " | ".join(f"{rank_correlation(one.values, other.values):.2f}" for other in columns.values())
+        row = " | ".join(
+            f"{rank_correlation(one.values, other.values, constant=0.0):.2f}" for other in columns.values()
+        )
         print(f"| {name} | {row} |")
     print("\n| metric | networks | split half | reliability |\n|---|---|---|---|")
     for name, one in columns.items():
@@ -60,7 +62,7 @@ def main() -> None:
         for warning in one.provenance["warnings"]:
             print(f"\n{name}: {warning}", end="")
     pairs = [(a, b) for at, a in enumerate(ALIKE) for b in ALIKE[at + 1 :]]
-    lowest = min(rank_correlation(scores[a].values, scores[b].values) for a, b in pairs)
+    lowest = min(rank_correlation(scores[a].values, scores[b].values, constant=0.0) for a, b in pairs)
     print(f"\n\nlowest correlation of {', '.join(ALIKE)}: {lowest:.2f}")
     if lowest <= 0.7:
         sys.exit("they do not agree by more than 0.7")

@@ -16,7 +16,7 @@ SOURCE = Path(paredown.__file__).parent
 # Lower layers first; a module may import only from lower layers, or from its own package.
 LAYERS = [
     {"__init__", "errors", "progress", "text"},
-    {"kinds", "standard_errors", "threads", "workers"},
+    {"correlations", "kinds", "standard_errors", "threads", "workers"},
     {"data", "sizes"},
     {"columns", "files", "reading", "separation"},
     {"records"},

@@ -19,7 +19,7 @@ from paredown.errors import PareError
 from paredown.ids import hash_ids
 from paredown.metrics import METRICS
 from paredown.metrics.k_center import greedy_order
-from paredown.metrics.prototypes import default_k, rank_correlation
+from paredown.metrics.prototypes import default_k
 from paredown.scores import Batch
 from paredown.sources import ArraySource
 from paredown.training import find_recipe
@@ -375,14 +375,6 @@ def test_density_of_a_new_row_beyond_all_others_is_the_highest_of_its_cluster() 
     new = model.score(Batch(np.array([9]), ring(140).astype(np.float32), None))
     assert new.clusters is not None
     assert new.values[0] == pytest.approx(4 * model.shares[new.clusters[0]])
-
-
-def test_rank_correlation_by_hand() -> None:
-    assert rank_correlation(np.array([1, 2, 3]), np.array([10, 20, 90])) == pytest.approx(1)
-    assert rank_correlation(np.array([1, 2, 3]), np.array([3, 2, 1])) == pytest.approx(-1)
-    # Ranks 1, 2.5, 2.5, 4 against 1, 2, 3, 4: 4.5 / sqrt(4.5 * 5)
-    assert rank_correlation(np.array([1, 2, 2, 3]), np.array([1, 2, 3, 4])) == pytest.approx(np.sqrt(0.9))
-    assert rank_correlation(np.ones(3), np.arange(3)) == 0
 
 
 @pytest.mark.parametrize(

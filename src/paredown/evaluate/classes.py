@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from paredown.correlations import correlation, rank_correlation
 from paredown.errors import PareError, unknown_name
 from paredown.ids import name_rows
 from paredown.plots import COLORS, RANDOM_COLOR
@@ -75,12 +76,12 @@ class ClassComparison:
     @property
     def pearson(self) -> float:
         """Correlation over classes of the two accuracies."""
-        return _correlation(self.full, self.pruned)
+        return correlation(self.full, self.pruned)
 
     @property
     def spearman(self) -> float:
         """Rank correlation over classes of the two accuracies."""
-        return _correlation(_ranks(self.full), _ranks(self.pruned))
+        return rank_correlation(self.full, self.pruned)
 
     @property
     def trend(self) -> float:
@@ -89,7 +90,7 @@ class ClassComparison:
         The mean of both models, not the full model's accuracy, says how hard a class is: against the full model's own
         accuracy a noisy change always looks like a gain of the hard classes (regression to the mean).
         """
-        return _correlation(_ranks(self.difference), _ranks((self.full + self.pruned) / 2))
+        return rank_correlation(self.difference, (self.full + self.pruned) / 2)
 
     def table(self) -> pa.Table:
         """One row per class, to print or to write."""
@@ -254,26 +255,14 @@ def _two_sided(t: Floats, variances: list[Any], freedoms: list[Any]) -> Floats:
 
 def _adjust(p_value: Floats, correction: Correction) -> Floats:
     """The smallest level at which each class would be named."""
+    from scipy.stats import false_discovery_control
+
     adjusted = np.full(len(p_value), np.nan)
-    rows = np.argsort(p_value)[: np.isfinite(p_value).sum()]  # NaN sorts last
-    n, rank = len(rows), np.arange(1, len(rows) + 1)
-    if correction == "holm":
-        steps = np.maximum.accumulate(p_value[rows] * (n - rank + 1))
-    else:
-        steps = np.minimum.accumulate((p_value[rows] * n / rank)[::-1])[::-1]
-    adjusted[rows] = np.minimum(steps, 1)
+    there = np.flatnonzero(np.isfinite(p_value))
+    if correction == "fdr" and len(there):
+        adjusted[there] = false_discovery_control(p_value[there])
+    elif correction == "holm":
+        rows = there[np.argsort(p_value[there])]
+        steps = np.maximum.accumulate(p_value[rows] * np.arange(len(rows), 0, -1))
+        adjusted[rows] = np.minimum(steps, 1)
     return adjusted
-
-
-def _ranks(values: Floats) -> Floats:
-    from scipy.stats import rankdata
-
-    return rankdata(values, nan_policy="omit")
-
-
-def _correlation(x: Floats, y: Floats) -> float:
-    """Pearson's; NaN where either is constant."""
-    there = np.isfinite(x) & np.isfinite(y)
-    x, y = x[there] - x[there].mean(), y[there] - y[there].mean()
-    scale = np.sqrt((x @ x) * (y @ y))
-    return float(x @ y / scale) if scale > 0 else float("nan")

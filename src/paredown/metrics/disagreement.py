@@ -7,20 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from paredown.errors import unknown_name
 
-__all__ = ["UNCERTAINTIES", "Votes", "misclassified", "softmax"]
+__all__ = ["UNCERTAINTIES", "Votes", "misclassified"]
 
 UNCERTAINTIES = ("entropy", "mutual_information", "variation_ratio")
 
 Values = NDArray[np.float64]
-
-
-def softmax(logits: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Probabilities over the last axis."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 @dataclass
@@ -49,7 +44,7 @@ class Votes:
 
     def add(self, rows: slice, logits: NDArray[np.floating]) -> None:
         """Count the logits (members, rows, classes) of some rows; `members` is for the caller to raise."""
-        p = softmax(logits.astype(np.float64))
+        p = softmax(logits.astype(np.float64), axis=-1)
         self.probabilities[rows] += p.sum(axis=0)
         self.votes[rows] += np.eye(p.shape[2])[p.argmax(axis=2)].sum(axis=0)
         self.entropies[rows] += _entropy(p).sum(axis=0)
@@ -89,7 +84,7 @@ def misclassified(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> tu
 
     A tie between the true class and another counts as wrong, so that a network that says nothing is never right.
     """
-    p = softmax(logits.astype(np.float64))
+    p = softmax(logits.astype(np.float64), axis=-1)
     at = np.arange(len(labels))
     own = p[:, at, labels].copy()
     p[:, at, labels] = -1

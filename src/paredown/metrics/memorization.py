@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.correlations import rank_correlation
 from paredown.errors import PareError
 from paredown.ids import name_rows
-from paredown.metrics.prototypes import rank_correlation
 
 __all__ = ["Estimate", "balanced_masks", "influence", "memorization", "models_needed", "reliability_facts"]
 
@@ -37,7 +37,7 @@ class Estimate(NamedTuple):
         """Spearman's correlation of the two halves over the examples that both could score."""
         first, second = self.halves
         both = np.isfinite(first) & np.isfinite(second)
-        return rank_correlation(first[both], second[both]) if both.sum() > 2 else 0.0
+        return rank_correlation(first[both], second[both], constant=0.0) if both.sum() > 2 else 0.0
 
 
 def balanced_masks(models: int, n: int, *, share: float, seed: int) -> Mask:

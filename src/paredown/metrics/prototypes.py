@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.clustering.kernels import SAMPLE_ROWS, Search, choose_search, load_search, nearest, search_arrays
 from paredown.clustering.kmeans import KMeans, spherical_kmeans
+from paredown.correlations import rank_correlation
 from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored
 from paredown.sources import VectorSource
@@ -22,7 +23,6 @@ __all__ = [
     "default_k",
     "fit_prototypes",
     "fit_supervised_prototypes",
-    "rank_correlation",
 ]
 
 SENSITIVITY_ROWS = 5_000  # sample on which the ranking at k is compared with k/3 and 3k
@@ -140,17 +140,11 @@ def _k_sensitivity(sample: NDArray[np.float32], k: int, seed: int, track: Track)
         1 - nearest(sample, spherical_kmeans(sample, size, seed=seed, iterations=8).centroids)[1]
         for size in track(sizes, "sensitivity to k", total=len(sizes))
     ]
-    return {str(size): rank_correlation(distances[1], d) for size, d in zip(sizes, distances, strict=True) if size != k}
-
-
-def rank_correlation(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """Spearman's rank correlation, ties given their mean rank."""
-    from scipy.stats import rankdata
-
-    ranks = rankdata(a), rankdata(b)
-    if any(np.ptp(r) == 0 for r in ranks):
-        return 0.0  # a constant ranking says nothing
-    return float(np.corrcoef(*ranks)[0, 1])
+    return {  # a constant ranking says nothing
+        str(size): rank_correlation(distances[1], other, constant=0.0)
+        for size, other in zip(sizes, distances, strict=True)
+        if size != k
+    }
 
 
 @dataclass(frozen=True)

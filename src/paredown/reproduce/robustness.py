@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from paredown.evaluate import CORRUPTIONS, corrupt, map_decisions
 from paredown.plots import COLORS, RANDOM_COLOR
@@ -166,12 +167,7 @@ def answer(common: dict[str, Any], weights: str) -> dict[str, Any]:
             for kind in common["corruptions"]
         },
         "decisions": {
-            entry.dataset: map_decisions(_softmax(logits(entry.images)), material.groups).tolist()
+            entry.dataset: map_decisions(softmax(logits(entry.images), axis=1), material.groups).tolist()
             for entry in material.stimuli
         },
     }
-
-
-def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)

@@ -52,11 +52,8 @@ def measure(setup: Setup) -> Table:
 
 def rank_correlations(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Spearman's correlation of all pairs of rows; a constant row, such as influence from few models, has none: 0."""
-    ranks = rankdata(values, axis=1)
-    ranks -= ranks.mean(axis=1, keepdims=True)
-    length = np.linalg.norm(ranks, axis=1, keepdims=True)
-    unit = np.divide(ranks, length, out=np.zeros_like(ranks), where=length > 0)
-    correlation = unit @ unit.T
+    with np.errstate(invalid="ignore"):  # 0 / 0 of a constant row
+        correlation = np.nan_to_num(np.corrcoef(rankdata(values, axis=1)))
     np.fill_diagonal(correlation, 1.0)
     return correlation
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from paredown.correlations import rank_correlation
 from paredown.scoring import score_all
-from paredown.scoring.costs import estimate_cost
+from paredown.scoring.costs import estimate_training
 from paredown.sources import ArraySource
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
@@ -41,7 +41,7 @@ def images(folder: Path, part: str, count: int) -> ArraySource:
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     source, tests = images(folder, "train", EXAMPLES), images(folder, "t10k", TESTS)
-    print(f"expected: {estimate_cost(METRICS, source, threads=1)}", flush=True)
+    print(f"expected: {estimate_training(METRICS, source, threads=1)}", flush=True)
     start = time.process_time()
     scores = score_all(source, metrics=METRICS, threads=1)
     on_tests = score_all(source, metrics=METRICS[-2:], test=tests, threads=1)

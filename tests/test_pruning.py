@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 import paredown as pdn
-from paredown.pruning import class_table, estimate
+from paredown.pruning import class_table
 from paredown.scores import Scores
+from paredown.scoring.costs import estimate_scoring
 
 
 @pytest.fixture
@@ -219,13 +220,13 @@ def test_class_table_by_hand() -> None:
 
 
 def test_estimate_counts_what_is_there(digits, image_folder) -> None:
-    result = estimate(pdn.open_source(digits[0]))
+    result = estimate_scoring(pdn.open_source(digits[0]))
     assert (result.examples, result.dim, result.k) == (1797, 64, 21)
     assert "1,797 examples x 64 dimensions; about" in str(result)
     assert result.seconds is not None
     assert result.seconds > 0
-    assert estimate(pdn.open_source(image_folder)).examples == 60
-    assert "60 examples; about 184 KiB of memory, about 1 s" in str(estimate(pdn.open_source(image_folder)))
+    assert estimate_scoring(pdn.open_source(image_folder)).examples == 60
+    assert "60 examples; about 184 KiB of memory, about 1 s" in str(estimate_scoring(pdn.open_source(image_folder)))
 
 
 def test_estimate_measures_a_given_encoder(image_folder) -> None:
@@ -237,7 +238,7 @@ def test_estimate_measures_a_given_encoder(image_folder) -> None:
         calls.append(len(images))
         return np.ones((len(images), 8))
 
-    result = estimate(pdn.open_source(image_folder), encoder=load_encoder(eight_numbers))
+    result = estimate_scoring(pdn.open_source(image_folder), encoder=load_encoder(eight_numbers))
     assert calls == [4, 4]  # once to warm up, once to measure
     assert result.memory == 60 * (4 * 8 + 64)
     assert result.seconds is not None

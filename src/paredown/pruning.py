@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,9 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from paredown.checkpoint import remove_parts
-from paredown.clustering.kernels import nearest
-from paredown.embeddings import SHARD_SIZE
-from paredown.embeddings.encoders import Encoder
-from paredown.embeddings.encoders.pixel_pca import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
 from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
 from paredown.ids import hash_ids
-from paredown.metrics import METRICS
-from paredown.metrics.prototypes import choose_k
 from paredown.progress import Track, silent
 from paredown.records import changes, read_record, write_json
 from paredown.score_files import is_scores, provenance_in, read_scores, score_columns, score_files, write_table
@@ -33,17 +25,15 @@ from paredown.scores import Labels, Scores
 from paredown.scoring import open_members, request_digest, score
 from paredown.selection import PAPER_BALANCE, Selection, balance_of_counts, balance_score, select
 from paredown.selection.streamed import ScoreTable, StreamedSelection, open_table, select_streamed
-from paredown.sources import ImageSource, Skipped, Source, VectorSource
+from paredown.sources import Source
 from paredown.sources.base import files_fingerprint
-from paredown.units import format_duration, format_size, parse_size
+from paredown.units import parse_size
 
 __all__ = [
     "DEFAULT_MEMORY",
-    "Estimate",
     "check_finished",
     "class_table",
     "digest_of_scores",
-    "estimate",
     "in_memory_bytes",
     "open_scores",
     "prune",
@@ -53,8 +43,6 @@ __all__ = [
 DEFAULT_MEMORY = "1GiB"
 # Of a table read and selected from in memory, measured at its peak: arrays, orders and hashes, and objects for text.
 _ROW_BYTES, _TEXT_ROW_BYTES = 170, 400
-
-_ITERATIONS = 30  # of k-means with its seeding and the sensitivity to k, roughly
 
 
 def prune(
@@ -277,78 +265,3 @@ def _streamed_class_table(kept: StreamedSelection) -> tuple[pa.Table | None, dic
         "score_max": pa.array(kept.score_max, mask=~seen),
     }
     return pa.table(columns), {"before": balance_of_counts(kept.counts), "after": balance_of_counts(kept.kept)}
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What scoring will take, measured on a small piece before the long work starts."""
-
-    examples: int
-    dim: int | None
-    k: int | None
-    memory: int  # bytes
-    seconds: float | None
-    disk: int = 0  # bytes, for embeddings of images until the result is complete
-
-    def __str__(self) -> str:
-        size = f"{self.examples:,} examples" + (f" x {self.dim} dimensions" if self.dim else "")
-        time_ = "" if self.seconds is None else f", about {format_duration(self.seconds)}"
-        disk = f", {format_size(self.disk)} on disk until it is done" if self.disk else ""
-        return f"{size}; about {format_size(self.memory)} of memory{disk}{time_}"
-
-
-def estimate(
-    source: Source, *, metric: str = "prototypes", k: int | None = None, encoder: Encoder | None = None
-) -> Estimate:
-    """Rows, memory and time of scoring a source, from measuring how long a small piece takes.
-
-    Images are taken to be encoded by `pixels` unless a loaded encoder is given.
-    """
-    n = len(source)
-    if "embeddings" not in METRICS[metric].needs:
-        return Estimate(n, None, None, 64 * n, 0.0)
-    if isinstance(source, ImageSource):
-        return _estimate_images(source, encoder)
-    assert isinstance(source, VectorSource)
-    block = next(source.batches())
-    reading = 2 * _seconds(lambda: next(source.batches())) * n / len(block.ids)  # one pass to fit, one to score
-    memory = 4 * source.dim * 3 * len(block.ids) + 64 * n
-    if metric == "supervised_prototypes":
-        return Estimate(n, source.dim, None, memory, reading)
-    if metric != "prototypes":  # compares rows with rows inside 1 GiB; no small piece tells how long that takes
-        return Estimate(n, source.dim, None, memory + min(4 * source.dim * n, 2**30), None)
-    k = min(choose_k(source) if k is None else max(k, 1), n)
-    sample = min(n, 256 * k)
-    rows = block.vectors[:512]
-    products = _seconds(lambda: nearest(rows, np.resize(rows, (k, source.dim)))) / len(rows)
-    memory += min(4 * source.dim * (sample + k), 2**29)
-    return Estimate(n, source.dim, k, memory, reading + products * (n + _ITERATIONS * sample))
-
-
-def _estimate_images(source: ImageSource, encoder: Encoder | None) -> Estimate:
-    n = len(source)
-    some = [image for image in islice(source.images(), 16) if not isinstance(image, Skipped)]
-    if not some:
-        return Estimate(n, None, None, 64 * n, None)
-    reading = _seconds(lambda: list(islice(source.images(), len(some)))) / len(some)
-    if encoder is None:  # thumbnails: once to fit, once to encode
-        shrinking = _seconds(lambda: [thumbnail(image) for image in some]) / len(some)
-        memory = min(n, PCA_SAMPLE) * 3_072 + 64 * n
-        return Estimate(n, None, None, memory, 2 * n * (reading + shrinking), _disk(n, COMPONENTS))
-    some = some[:4]
-    vectors = encoder.encode([encoder.prepare(image) for image in some])  # the first time is slower than the rest
-    encoding = _seconds(lambda: encoder.encode([encoder.prepare(image) for image in some])) / len(some)
-    dim = vectors.shape[1]
-    memory = min(4 * dim * n, 2**29) + 64 * n  # to embed them takes less than to fit prototypes to a sample
-    return Estimate(n, None, None, memory, n * (reading + encoding), _disk(n, dim))
-
-
-def _disk(n: int, dim: int) -> int:
-    """Room for a store of embeddings, which so few images as make one shard do not get."""
-    return 4 * dim * n if n > SHARD_SIZE else 0
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

@@ -14,7 +14,7 @@ from paredown.metrics.ddd import diverse_recipes, stratified_folds
 from paredown.metrics.memorization import memorization
 from paredown.metrics.probe_training import load_probes, member_seeds
 from paredown.scoring import score_all
-from paredown.scoring.costs import estimate_cost, plan_trainings
+from paredown.scoring.costs import estimate_training, plan_trainings
 from paredown.sources import ArraySource
 from paredown.training import devices as torch_runtime
 from paredown.training import find_recipe, train
@@ -248,7 +248,7 @@ def test_cost_counts_shared_trainings_once(source) -> None:
         (("memorization", "influence_max"), 120, 20, 14_000),
     ]
     assert [(t.metrics, t.models, t.epochs, t.examples) for t in plan[3:]] == [(("ddd",), 5, 20, 16_000)] * 10
-    cost = estimate_cost(["el2n", "memorization"], source, recipe=QUICK, members=20, threads=1)
+    cost = estimate_training(["el2n", "memorization"], source, recipe=QUICK, members=20, threads=1)
     assert (cost.models, cost.model_epochs) == (40, 20 * 2 + 20 * 4)
     assert 0 < cost.seconds < 60
     assert str(cost).startswith("40 networks x 2 or 4 epochs, about ")

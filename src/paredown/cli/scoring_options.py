@@ -195,8 +195,7 @@ def announce(sources: list[Source], metrics: list[str], options: dict[str, Any],
     """Say what is there and what scoring it will take, before it starts."""
     from paredown.embeddings.encoders import Encoder
     from paredown.metrics import METRICS
-    from paredown.pruning import estimate
-    from paredown.scoring.costs import estimate_cost
+    from paredown.scoring.costs import estimate_scoring, estimate_training
 
     network = encoder if isinstance(encoder, Encoder) else None
     training = [metric for metric in metrics if "training" in METRICS[metric].needs]
@@ -204,10 +203,10 @@ def announce(sources: list[Source], metrics: list[str], options: dict[str, Any],
         labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
         place = f"{source.location} ({source.kind}{labels})"
         for metric in (metric for metric in metrics if metric not in training):
-            aside("{}: {}", place, estimate(source, metric=metric, k=options.get("k"), encoder=network))
+            aside("{}: {}", place, estimate_scoring(source, metric=metric, k=options.get("k"), encoder=network))
         if training:
             relevant = {name: options[name] for name in _COSTLY if name in options}
-            aside("{}, {:,} examples: {}", place, len(source), estimate_cost(training, source, **relevant))
+            aside("{}, {:,} examples: {}", place, len(source), estimate_training(training, source, **relevant))
 
 
 def show_scoring(provenance: dict[str, Any]) -> None:

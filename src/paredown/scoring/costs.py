@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
+from paredown.clustering.kernels import nearest
+from paredown.embeddings import SHARD_SIZE
+from paredown.embeddings.encoders import Encoder
+from paredown.embeddings.encoders.pixel_pca import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
 from paredown.ids import id_array
+from paredown.metrics import METRICS
 from paredown.metrics.ddd import DEFAULT_KINDS, diverse_recipes
+from paredown.metrics.prototypes import choose_k
 from paredown.metrics.recorded_metrics import WATCHED, epochs_of
 from paredown.metrics.subset_training import DEFAULT_MEMBERS, SUBSAMPLED
-from paredown.sources import Source, VectorSource
+from paredown.sources import ImageSource, Skipped, Source, VectorSource
 from paredown.training import Examples, Recipe, find_recipe
 from paredown.training.devices import require_torch, torch_threads
 from paredown.training.ensembles import MEMBERS_AT_ONCE, train_ensemble, trains_stacked
-from paredown.units import format_duration
+from paredown.units import format_duration, format_size
 
-__all__ = ["Cost", "Training", "estimate_cost", "plan_trainings"]
+__all__ = ["ScoringCost", "Training", "TrainingCost", "estimate_scoring", "estimate_training", "plan_trainings"]
 
 _BATCHES = 3  # per epoch of a timed training
+_ITERATIONS = 30  # of k-means with its seeding and the sensitivity to k, roughly
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Cost:
+class TrainingCost:
     """All trainings behind some metrics, and about how many seconds they take here."""
 
     trainings: tuple[Training, ...]
@@ -88,7 +97,7 @@ def plan_trainings(
     return tuple(plan)
 
 
-def estimate_cost(
+def estimate_training(
     metrics: Sequence[str],
     source: Source,
     *,
@@ -98,7 +107,7 @@ def estimate_cost(
     subset: float = 0.7,
     folds: int = 5,
     threads: int | None = None,
-) -> Cost:
+) -> TrainingCost:
     """How many networks are trained for how long, and about how much time that takes.
 
     A few steps of every kind of network are timed on random inputs of the right size; the data are not read. Reading
@@ -118,7 +127,7 @@ def estimate_cost(
             if key not in known:
                 known[key] = _seconds_per_row(training.recipe, training.models, dim, classes)
             seconds += known[key] * training.models * training.epochs * training.examples
-    return Cost(plan, seconds)
+    return TrainingCost(plan, seconds)
 
 
 def _seconds_per_row(recipe: Recipe, models: int, dim: int, classes: int) -> float:
@@ -139,3 +148,78 @@ def _seconds_per_row(recipe: Recipe, models: int, dim: int, classes: int) -> flo
         train_ensemble(recipe, examples, seeds=range(together), epochs=epochs)
         times.append(time.perf_counter() - start)
     return max(times[2] - times[1], 0.1 * times[1]) / (5 * together * rows)
+
+
+@dataclass(frozen=True)
+class ScoringCost:
+    """What scoring will take, measured on a small piece before the long work starts."""
+
+    examples: int
+    dim: int | None
+    k: int | None
+    memory: int  # bytes
+    seconds: float | None
+    disk: int = 0  # bytes, for embeddings of images until the result is complete
+
+    def __str__(self) -> str:
+        size = f"{self.examples:,} examples" + (f" x {self.dim} dimensions" if self.dim else "")
+        time_ = "" if self.seconds is None else f", about {format_duration(self.seconds)}"
+        disk = f", {format_size(self.disk)} on disk until it is done" if self.disk else ""
+        return f"{size}; about {format_size(self.memory)} of memory{disk}{time_}"
+
+
+def estimate_scoring(
+    source: Source, *, metric: str = "prototypes", k: int | None = None, encoder: Encoder | None = None
+) -> ScoringCost:
+    """Rows, memory and time of scoring a source, from measuring how long a small piece takes.
+
+    Images are taken to be encoded by `pixels` unless a loaded encoder is given.
+    """
+    n = len(source)
+    if "embeddings" not in METRICS[metric].needs:
+        return ScoringCost(n, None, None, 64 * n, 0.0)
+    if isinstance(source, ImageSource):
+        return _scoring_images(source, encoder)
+    assert isinstance(source, VectorSource)
+    block = next(source.batches())
+    reading = 2 * _seconds(lambda: next(source.batches())) * n / len(block.ids)  # one pass to fit, one to score
+    memory = 4 * source.dim * 3 * len(block.ids) + 64 * n
+    if metric == "supervised_prototypes":
+        return ScoringCost(n, source.dim, None, memory, reading)
+    if metric != "prototypes":  # compares rows with rows inside 1 GiB; no small piece tells how long that takes
+        return ScoringCost(n, source.dim, None, memory + min(4 * source.dim * n, 2**30), None)
+    k = min(choose_k(source) if k is None else max(k, 1), n)
+    sample = min(n, 256 * k)
+    rows = block.vectors[:512]
+    products = _seconds(lambda: nearest(rows, np.resize(rows, (k, source.dim)))) / len(rows)
+    memory += min(4 * source.dim * (sample + k), 2**29)
+    return ScoringCost(n, source.dim, k, memory, reading + products * (n + _ITERATIONS * sample))
+
+
+def _scoring_images(source: ImageSource, encoder: Encoder | None) -> ScoringCost:
+    n = len(source)
+    some = [image for image in islice(source.images(), 16) if not isinstance(image, Skipped)]
+    if not some:
+        return ScoringCost(n, None, None, 64 * n, None)
+    reading = _seconds(lambda: list(islice(source.images(), len(some)))) / len(some)
+    if encoder is None:  # thumbnails: once to fit, once to encode
+        shrinking = _seconds(lambda: [thumbnail(image) for image in some]) / len(some)
+        memory = min(n, PCA_SAMPLE) * 3_072 + 64 * n
+        return ScoringCost(n, None, None, memory, 2 * n * (reading + shrinking), _disk(n, COMPONENTS))
+    some = some[:4]
+    vectors = encoder.encode([encoder.prepare(image) for image in some])  # the first time is slower than the rest
+    encoding = _seconds(lambda: encoder.encode([encoder.prepare(image) for image in some])) / len(some)
+    dim = vectors.shape[1]
+    memory = min(4 * dim * n, 2**29) + 64 * n  # to embed them takes less than to fit prototypes to a sample
+    return ScoringCost(n, None, None, memory, n * (reading + encoding), _disk(n, dim))
+
+
+def _disk(n: int, dim: int) -> int:
+    """Room for a store of embeddings, which so few images as make one shard do not get."""
+    return 4 * dim * n if n > SHARD_SIZE else 0
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

@@ -203,7 +203,11 @@ def _timeless(file: Path) -> bytes:
         return b""
     if b'"seconds"' in content and file.suffix == ".json":
         record = json.loads(content)
-        return json.dumps({key: value for key, value in record.items() if "seconds" not in key}).encode()
+        timed = ("seconds", "cpu_seconds", "record_sha256")
+        return json.dumps({key: value for key, value in record.items() if key not in timed}).encode()
+    if file.name == "digests.json":
+        record = json.loads(content)["sha256"]
+        return json.dumps({key: value for key, value in record.items() if key != "timings.parquet"}).encode()
     if file.name == "results.md":
         return content.partition(b" CPU seconds")[0].rpartition(b";")[0]
     return content

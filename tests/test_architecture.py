@@ -31,9 +31,10 @@ LAYERS = [
     {"adapters", "embedding", "importing", "selection"},
     {"scoring"},
     {"pruning", "exporting", "sweeps"},
-    {"plots", "verifying"},
+    {"plots"},
     {"evaluate"},
     {"demo", "reproduce"},
+    {"verifying"},
     {"cli"},
     {"__main__"},
 ]

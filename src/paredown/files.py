@@ -645,7 +645,7 @@ def _mark_of_arrays(path: Path) -> dict[str, Any] | None:
     """Models and recordings have a JSON document among their arrays that names their format."""
     import numpy as np
 
-    with np.load(path, allow_pickle=False) as arrays:
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:  # numpy leaves a bad zip open
         for name in {"header", "record"} & set(arrays.files):
             record = json.loads(str(arrays[name]))
             if str(record["format"]).startswith("paredown"):

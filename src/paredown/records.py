@@ -2,7 +2,8 @@
 
 Every result depends on settings, and every run that may be resumed, reused or merged must first find out whether it was
 made under the same ones. This is the only place that knows how: `digest` names settings by their content, `changes`
-says what differs, and `read_record` takes a damaged record for a missing one, so that the work is done again.
+says what differs, and `read_record` takes a damaged record for a missing one, so that the work is done again. A record
+ends with a digest of its own bytes, so that damage which is still valid JSON, such as another digit, is noticed too.
 """
 
 from __future__ import annotations
@@ -17,18 +18,23 @@ from paredown.errors import PareError
 from paredown.files import write_whole
 
 __all__ = [
+    "DIGESTS",
+    "SEAL",
     "Change",
     "canonical",
     "changes",
     "check_same",
     "digest",
+    "is_intact",
     "json_values",
     "read_record",
+    "sealed_bytes",
     "tuples",
     "write_json",
     "write_record",
 ]
 
+DIGESTS = "digests.json"  # of the files of a finished sweep that do not carry their own, for `paredown verify`
 _SHOWN = 80  # characters of a value in a message
 
 
@@ -116,19 +122,53 @@ def _short(value: Any) -> str:
 
 def write_json(value: Any, path: Path) -> None:
     """Write a JSON document for people and machines."""
-    path.write_text(json.dumps(value, indent=2, default=_plain) + "\n", encoding="utf-8")
+    path.write_bytes(_json_bytes(value))
 
 
-def write_record(path: Path, record: Mapping[str, Any], *, output: Path | None = None) -> None:
-    """Write a record, whole, in place of an earlier one; `output` is what it belongs to, see `write_whole`."""
+def _json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, default=_plain) + "\n").encode()
+
+
+def write_record(path: Path, record: Mapping[str, Any], *, output: Path | None = None, sealed: bool = True) -> None:
+    """Write a record, whole, in place of an earlier one; `output` is what it belongs to, see `write_whole`.
+
+    It ends with its digest, unless `sealed` is False.
+    """
     with write_whole(path, output=output) as part:
-        write_json(record, part)
+        part.write_bytes(sealed_bytes(record) if sealed else _json_bytes(record))
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
     """A record, or None where there is none or a damaged one: what it stood for is then done again."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
+        record = json.loads(content.decode("utf-8"))
     except (OSError, ValueError, RecursionError):  # ValueError: neither JSON nor UTF-8
         return None
-    return record if isinstance(record, dict) else None
+    if not isinstance(record, dict) or is_intact(content) is False:
+        return None
+    record.pop(SEAL, None)
+    return record
+
+
+# The last entry of a record: the SHA-256 of what the file would be without it.
+SEAL = "record_sha256"
+_SEAL_START, _SEAL_END = f',\n  "{SEAL}": "'.encode(), b'"\n}\n'
+_SEAL_SIZE = len(_SEAL_START) + 64 + len(_SEAL_END)
+
+
+def sealed_bytes(record: Mapping[str, Any]) -> bytes:
+    """A record that is not empty as JSON that ends with its digest."""
+    content = _json_bytes(record)
+    seal = hashlib.sha256(content).hexdigest().encode()
+    return content.removesuffix(b"\n}\n") + _SEAL_START + seal + _SEAL_END
+
+
+def is_intact(content: bytes) -> bool | None:
+    """Whether the bytes of a record are those that were written; None for a record without a digest."""
+    seal, body = content[-_SEAL_SIZE:], content[:-_SEAL_SIZE] + b"\n}\n"
+    start, end = seal[: len(_SEAL_START)], seal[-len(_SEAL_END) :]
+    differing = sum(a != b for a, b in zip(start + end, _SEAL_START + _SEAL_END, strict=False))
+    if len(seal) < _SEAL_SIZE or differing > 3:  # fewer are a damaged digest, not a record without one
+        return None
+    return not differing and hashlib.sha256(body).hexdigest().encode() == seal[len(_SEAL_START) : -len(_SEAL_END)]

@@ -291,7 +291,8 @@ def write_sidecar(path: Path, record: dict[str, Any]) -> None:
     content = {"paredown": __version__, "sha256": file_digest(path)} | record
     if read_record(path.with_suffix(".json")) != json_values(content):
         check_table_output(path, overwrite=True)
-        write_record(path.with_suffix(".json"), content, output=path)
+        # Without a digest of its own: it repeats what the table carries, and is compared with that.
+        write_record(path.with_suffix(".json"), content, output=path, sealed=False)
 
 
 def _is_copy(sidecar: Path, table: Path) -> bool:

@@ -36,7 +36,7 @@ from paredown.files import (
 from paredown.progress import Track, silent
 from paredown.reading import damaged, read_array, read_arrays, reading
 from paredown.recorder.storage import read_recording
-from paredown.records import json_values, read_record
+from paredown.records import DIGESTS, is_intact, json_values, read_record
 from paredown.score_files import provenance_in
 from paredown.scoring.saved_models import read_model
 from paredown.sources.arrays import RECORD
@@ -193,7 +193,7 @@ def _verify_store(folder: Path, track: Track) -> Verified:
     problems: list[Problem] = []
     shards = sorted(folder.glob("[0-9]*.npy")) if "shards" not in record else _shards(folder, record["shards"])
     digests: dict[str, str] = record.get("sha256", {})
-    rows = unchecked = 0
+    rows, unchecked = 0, 0 if _has_digest(folder / RECORD) else 1
     for shard in track(shards, "verifying shards", total=len(shards)):
         noted = read_shard(shard)
         if noted is None:
@@ -210,7 +210,7 @@ def _verify_store(folder: Path, track: Track) -> Verified:
         problems += _unless_readable(folder / STATE, lambda file: read_arrays(file, memory=None))
     if record.get("complete") and not problems and rows != record.get("examples"):
         problems.append(Problem(folder, f"has {rows:,} embeddings; {record.get('examples'):,} were written"))
-    return Verified(folder, kind, 2 * len(shards) - unchecked, tuple(problems), unchecked)
+    return Verified(folder, kind, 2 * len(shards) + 1 - unchecked, tuple(problems), unchecked)
 
 
 def _shards(folder: Path, number: int) -> list[Path]:
@@ -221,47 +221,76 @@ def _table_of(shard: Path) -> Path:
     return shard.with_suffix(".parquet")
 
 
+def _has_digest(record: Path) -> bool:
+    """Whether a record, which could be read, ends with a digest; earlier versions wrote none."""
+    return is_intact(record.read_bytes()) is not None
+
+
 def _verify_sweep(folder: Path, kind: str, track: Track) -> Verified:
     problems: list[Problem] = []
-    files = 1
-    if read_record(folder / "settings.json") is None:
-        problems.append(Problem(folder / "settings.json", "the settings are missing or damaged"))
+    compared = unchecked = 0
     runs = sorted((folder / "runs").glob("*.json"))
-    for file in track(runs, "verifying runs", total=len(runs)):
-        files += 1
-        if not {"run", "status"} <= set(read_record(file) or {}):
-            problems.append(Problem(file, "the result is damaged; the same sweep makes it again"))
-    for file in sorted((folder / "scores").glob("*.npy")):
-        files += 1
-        problems += _unless_readable(file, lambda file: read_array(file, memory=None))
-    for record in sorted((folder / "data").glob("*/data.json")):
-        for name, expected in ((read_record(record) or {}).get("sha256", {})).items():
-            files += 1
-            file = record.with_name(name)
-            if not file.exists() or file_digest(file) != expected:
-                problems.append(Problem(file, "not what was written; remove its folder, and sweep again"))
-    for table in (folder / "results.parquet", folder / "timings.parquet"):
-        if table.exists():
-            files += 1
-            problems += _verify_pages(table)
-    compared = sum(
-        len((read_record(record) or {}).get("sha256", {})) for record in (folder / "data").glob("*/data.json")
-    )
-    return Verified(folder, kind, compared, tuple(problems), unchecked=files - compared)
+    data = sorted((folder / "data").glob("*/data.json"))
+    for file in track([folder / "settings.json", *data, *runs], "verifying runs", total=len(runs) + len(data) + 1):
+        record = read_record(file)
+        if record is None or (file in runs and not {"run", "status"} <= set(record)):
+            what = "missing" if not file.exists() else "the record is damaged"
+            problems.append(Problem(file, f"{what}; the same sweep makes it again"))
+        elif _has_digest(file):
+            compared += 1
+        else:
+            unchecked += 1
+    noted = [(file.parent, read_record(file)) for file in data]
+    if (folder / DIGESTS).exists():
+        noted.append((folder, read_record(folder / DIGESTS)))
+        compared += 1
+        if not (noted[-1][1] or {}).get("sha256"):
+            problems.append(Problem(folder / DIGESTS, "the digests are damaged; the same sweep makes them again"))
+    for place, record in noted:
+        for name, expected in (record or {}).get("sha256", {}).items():
+            compared += 1
+            if not (place / name).exists() or file_digest(place / name) != expected:
+                problems.append(Problem(place / name, "not what was written; remove it, and sweep again"))
+    digested = {place / name for place, record in noted for name in (record or {}).get("sha256", {})}
+    for file in sorted({*folder.glob("scores/*.npy"), *folder.glob("*.parquet"), *folder.glob("runs/*.pt")} - digested):
+        unchecked += 1
+        if file.suffix == ".npy":
+            problems += _unless_readable(file, lambda file: read_array(file, memory=None))
+        elif file.suffix == ".parquet":
+            problems += _verify_pages(file)
+    return Verified(folder, kind, compared, tuple(problems), unchecked)
 
 
 def _verify_figures(folder: Path, kind: str, track: Track) -> Verified:
+    """Figures with their records, the page that is made of these, and the parts that figures share."""
+    from paredown.reproduce.runner import FIGURES
+    from paredown.reproduce.summary import SUMMARY, summary
+
     problems: list[Problem] = []
-    files = 0
-    for record in track(sorted(folder.glob("*.json")), "verifying figures"):
-        for name, expected in ((read_record(record) or {}).get("files", {})).items():
+    files = unchecked = 0
+    records = sorted(folder.glob("*.json"))
+    for record in track([*records, *sorted(folder.glob("parts/jobs-*/*.json"))], "verifying figures"):
+        noted = read_record(record)
+        if noted is None:
+            problems.append(Problem(record, "the record is damaged; the same command makes it again"))
+            continue
+        files, unchecked = (files + 1, unchecked) if _has_digest(record) else (files, unchecked + 1)
+        for name, expected in noted.get("files", {}).items():
             files += 1
             file = folder / name
             if not file.exists() or file_digest(file) != expected:
                 problems.append(Problem(file, "not what was written; the same command makes it again"))
-        if read_record(record) is None:
-            problems.append(Problem(record, "the record is damaged; the same command makes the figure again"))
-    return Verified(folder, kind, files, tuple(problems))
+    page = folder / SUMMARY
+    if page.exists() and not problems:
+        files += 1
+        if page.read_bytes() != summary(folder, list(FIGURES)).encode():
+            problems.append(Problem(page, "not what the records say; the same command writes it again"))
+    parts = [_verify_sweep(part, kind, track) for part in sorted(folder.glob("parts/sweep-*"))]
+    parts += [_verify_table(table) for table in sorted(folder.glob("parts/scores-*/scores.parquet"))]
+    problems += [problem for part in parts for problem in part.problems]
+    files += sum(part.files for part in parts)
+    unchecked += sum(part.unchecked for part in parts)
+    return Verified(folder, kind, files, tuple(problems), unchecked)
 
 
 def _verify_parts(folder: Path, kind: str, track: Track) -> Verified:

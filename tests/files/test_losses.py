@@ -423,6 +423,7 @@ def test_everything_is_as_it_was_written(outputs) -> None:
     [
         ("store", "store/00001.npy"),
         ("store", "store/00001.parquet"),
+        ("store", "store/embed.json"),
         ("s.parquet", "s.parquet"),
         ("p", "p/manifest.parquet"),
         ("p", "p/classes.csv"),
@@ -433,20 +434,95 @@ def test_everything_is_as_it_was_written(outputs) -> None:
     ],
 )
 def test_a_flipped_bit_is_found_wherever_it_is(outputs, tmp_path, output, file) -> None:
-    whole = (tmp_path / file).read_bytes()
+    missed = missed_flips(tmp_path / output, tmp_path / file)
+    # A zip has bytes that say nothing: times, attributes, and padding of headers.
+    assert len(missed) <= (8 if file.endswith(".npz") else 0), missed
+
+
+def missed_flips(output: Path, file: Path) -> list[int]:
+    """At which of 40 places, the last hundred bytes among them, a flipped bit of a file is not found by `verify`."""
+    whole = file.read_bytes()
     missed = []
-    for place in np.random.default_rng(0).integers(0, len(whole), 40).tolist():
-        flip(tmp_path / file, place)
+    for place in [*np.random.default_rng(0).integers(0, len(whole), 34).tolist(), -100, -90, -80, -50, -5, -2]:
+        flip(file, place)
         try:
-            problems = pdn.verify(tmp_path / output).problems
+            problems = pdn.verify(output).problems
         except PareError:  # not even known as paredown's any more
             problems = ("refused",)
         if not problems:
             missed.append(place)
-        (tmp_path / file).write_bytes(whole)
-    # A zip has bytes that say nothing: times, attributes, and padding of headers.
-    assert len(missed) <= (8 if file.endswith(".npz") else 0), missed
-    assert pdn.verify(tmp_path / output).problems == ()
+        file.write_bytes(whole)
+    assert pdn.verify(output).problems == ()
+    return missed
+
+
+def strip_digest(record: Path) -> None:
+    """Make a record what an earlier version would have written."""
+    content = json.loads(record.read_text())
+    del content["record_sha256"]
+    record.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def test_a_flipped_bit_in_a_sweep_is_found(tmp_path, digits) -> None:
+    for name, at in (("train", slice(0, 200)), ("test", slice(200, 300))):
+        np.savez(tmp_path / f"{name}.npz", embeddings=digits[0][at], labels=digits[1][at])
+    config = {
+        "data": {"source": str(tmp_path / "train.npz"), "test": str(tmp_path / "test.npz")},
+        "grid": {"initial_size": [60], "keep_fraction": [0.5, 1.0], "metric": ["prototypes"], "seed": [0]},
+        "student": {"recipe": "mlp", "steps": 3, "keep_weights": True},
+        "probe": {"prototypes": {"k": 3}},
+    }
+    swept = tmp_path / "swept"
+    before = pdn.sweep(config, out=swept, workers=1).table
+    verified = pdn.verify(swept)
+    assert (verified.kind, verified.problems, verified.unchecked) == ("sweep", (), 0)
+    run = next(file for file in sorted((swept / "runs").glob("*.json")))
+    scores = next((swept / "scores").glob("*.npy"))
+    records = [swept / "settings.json", swept / "digests.json", swept / "data" / "features" / "data.json", run]
+    for file in [*records, scores, run.with_suffix(".pt"), swept / "results.parquet", swept / "timings.parquet"]:
+        assert missed_flips(swept, file) == [], file
+
+    # A digit that changed in a result is not read as one: the run is done again.
+    run.write_text(run.read_text().replace('"test_error": 0.', '"test_error": 0.0', 1))
+    assert pdn.sweep(config, out=swept, workers=1).table.equals(before)
+    assert pdn.verify(swept).problems == ()
+
+    # Those of an earlier version have no digests: they are used, and verified as far as that goes.
+    for file in (swept / "settings.json", swept / "data" / "features" / "data.json", run):
+        strip_digest(file)
+    (swept / "digests.json").unlink()
+    verified = pdn.verify(swept)
+    assert (verified.problems, verified.unchecked) == ((), 3 + 3 + 1 + 2)  # records; weights, scores and tables
+    assert pdn.sweep(config, out=swept, workers=1).table.equals(before)
+
+
+def test_a_flipped_bit_in_a_figure_is_found(paredown, tmp_path) -> None:
+    make = ["reproduce", "fig1f", "--size", "tiny", "-o", "figures"]
+    assert paredown(*make).returncode == 0
+    figures = tmp_path / "figures"
+    verified = pdn.verify(figures)
+    assert (verified.kind, verified.problems, verified.files, verified.unchecked) == ("set of figures", (), 4, 0)
+    for name in ("fig1f.json", "fig1f.csv", "fig1f.png", "results.md"):
+        assert missed_flips(figures, figures / name) == [], name
+    strip_digest(figures / "fig1f.json")
+    verified = pdn.verify(figures)
+    assert (verified.problems, verified.unchecked) == ((), 1)
+    assert "complete already" in paredown(*make).stdout or paredown(*make).returncode == 0
+
+
+def test_the_record_of_a_store(outputs, tmp_path) -> None:
+    """One that was changed is not taken for what it says; one of an earlier version, without a digest, is."""
+    record = tmp_path / "store" / "embed.json"
+    whole = record.read_text()
+    record.write_text(whole.replace('"examples": ', '"examples": 1', 1))
+    with pytest.raises(PareError, match=r"embed.json: the record was changed or damaged since it was written"):
+        pdn.open_source(tmp_path / "store")
+    record.write_text(whole)
+    strip_digest(record)
+    verified = pdn.verify(tmp_path / "store")
+    assert (verified.problems, verified.unchecked) == ((), 1)
+    assert "record_sha256" not in pdn.open_source(tmp_path / "store").provenance()
+    assert "1 file has no digest" in outputs("verify", "store").stdout
 
 
 def test_a_flipped_bit_in_scores_is_not_read_as_a_score(tmp_path, rng) -> None:

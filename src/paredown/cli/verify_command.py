@@ -50,7 +50,8 @@ def verify(
             if len(result.problems) > _SHOWN:
                 say("  and {} more", len(result.problems) - _SHOWN)
             if result.unchecked:
-                say("  {:,} files have no digest: only that they are there and can be read is known.", result.unchecked)
+                have = "file has" if result.unchecked == 1 else "files have"
+                say("  {:,} {} no digest: only presence and readability were checked.", result.unchecked, have)
 
     results = [
         {

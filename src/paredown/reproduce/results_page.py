@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from paredown.files import write_whole
+from paredown.records import read_record
 
-__all__ = ["write_summary"]
+__all__ = ["SUMMARY", "summary", "write_summary"]
+
+SUMMARY = "results.md"
 
 
 def write_summary(out: Path, names: Sequence[str]) -> Path:
     """Write `results.md` from the records in a folder, in the order of the names; the figures made so far are in it."""
-    records = [
-        json.loads(file.read_text(encoding="utf-8")) for name in names if (file := out / f"{name}.json").exists()
-    ]
+    path = out / SUMMARY
+    with write_whole(path) as part:
+        part.write_text(summary(out, names), encoding="utf-8")
+    return path
+
+
+def summary(out: Path, names: Sequence[str]) -> str:
+    """What `results.md` says."""
+    records = [record for name in names if (record := read_record(out / f"{name}.json")) is not None]
     claims = [claim for record in records for claim in record["claims"]]
     held = sum(claim["held"] for claim in claims)
     lines = [
@@ -41,10 +49,7 @@ def write_summary(out: Path, names: Sequence[str]) -> Path:
         for claim in record["claims"]:
             lines.append(f"- **{'Held' if claim['held'] else 'Did not hold'}**: {claim['claim']} {claim['evidence']}")
         lines += ["", f"Size `{record['settings']['size']}`, {_data(record)}; {record['cpu_seconds']:.0f} CPU seconds."]
-    path = out / "results.md"
-    with write_whole(path) as part:
-        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+    return "\n".join(lines) + "\n"
 
 
 def _data(record: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from paredown.errors import PareError, unknown_name
 from paredown.files import check_apart, claim_folder, clear_below, file_digest, locked, write_whole
 from paredown.plots import check_available
 from paredown.progress import Track, silent
-from paredown.records import check_same, read_record, write_json
+from paredown.records import check_same, read_record, sealed_bytes
 from paredown.reproduce.base import SIZES, Claim
 from paredown.reproduce.rehearsal import Rehearsed, rehearse
 from paredown.reproduce.results_page import write_summary
@@ -239,7 +239,7 @@ def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: T
             "cpu_seconds": cpu_seconds,
             "files": {files[0].name: file_digest(png), files[1].name: file_digest(csv)},
         }
-        write_json(document, record)
+        record.write_bytes(sealed_bytes(document))
     return Reproduced(name, settings, claims, seconds, cpu_seconds, *files, made=True)
 
 

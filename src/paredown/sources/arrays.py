@@ -23,6 +23,7 @@ from paredown.reading import (
     read_text,
     reading,
 )
+from paredown.records import SEAL, is_intact
 from paredown.scores import Labels, join_labels
 from paredown.sources.base import OnError, Options, Skipped, VectorSource, natural_order
 
@@ -182,6 +183,9 @@ def read_record(folder: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
     record = read_json(file, "record of embeddings", remedy=_REMEDY)
+    if is_intact(file.read_bytes()) is False:
+        raise PareError(f"{file}: the record was changed or damaged since it was written, by its digest. {_REMEDY}")
+    record.pop(SEAL, None)
     for name, kind in (("complete", bool), ("warnings", list), ("classes", list)):
         if not isinstance(record.get(name, kind()), kind) or (name == "complete" and name not in record):
             raise PareError(f"{file}: not a readable record of embeddings (it lacks a proper {name!r}). {_REMEDY}")

@@ -20,7 +20,7 @@ from paredown.files import file_digest, write_whole
 from paredown.ids import hash_ids
 from paredown.progress import Track, silent
 from paredown.reading import read_npy_header
-from paredown.records import changes, read_record, write_json
+from paredown.records import changes, read_record, sealed_bytes
 from paredown.score_files import read_scores
 from paredown.scores import Labels
 from paredown.sources import ArrayImages, ArraySource, ImageSource, Source, load_column, open_source
@@ -66,7 +66,7 @@ def prepare_data(data: Data, recipes: dict[str, Recipe], folder: Path, *, track:
             np.save(part / "test_labels.npy", tested.labels)
             record = {"made_of": made_of, "classes": list(trained.classes), "inputs": kept}
             record |= {"sha256": {file.name: file_digest(file) for file in sorted(part.glob("*.npy"))}}
-            write_json(record, part / "data.json")
+            (part / "data.json").write_bytes(sealed_bytes(record))
     return found
 
 

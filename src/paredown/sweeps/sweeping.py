@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from paredown.checkpoint import keep_settings
 from paredown.errors import PareError
-from paredown.files import check_apart, claim_folder, clear_below, locked, write_whole
+from paredown.files import check_apart, claim_folder, clear_below, file_digest, locked, write_whole
 from paredown.progress import Track, silent
-from paredown.records import digest
+from paredown.records import DIGESTS, digest, write_record
 from paredown.score_files import PARQUET_OPTIONS, provenance_metadata
 from paredown.sweeps.grid import Run, Scoring, expand, scorings
 from paredown.sweeps.jobs import read_result, read_scores, write_result
@@ -87,6 +87,7 @@ def sweep_plan(plan: Plan, *, workers: int | None = None, track: Track = silent,
     if workers < 1:
         raise PareError(f"workers must be at least 1, got {workers}.")
     with locked(plan.folder), Crew() as crew:  # those who scored go on to train: torch takes seconds to import
+        (plan.folder / DIGESTS).unlink(missing_ok=True)  # of what is about to change
         run_jobs = engine or crew.run_jobs
         lost = _score(plan, workers, track, run_jobs)
         died = {run: reason for run, reason in lost.items() if not plan.files[run].exists()}
@@ -250,4 +251,7 @@ def _collect(plan: Plan) -> pa.Table:
     for name, content in (("results", table), ("timings", timings)):
         with write_whole(plan.folder / f"{name}.parquet") as part:
             pq.write_table(content, part, **PARQUET_OPTIONS)
+    made = [*plan.folder.glob("*.parquet"), *plan.folder.glob("scores/*.npy"), *plan.folder.glob("runs/*.pt")]
+    digests = {file.relative_to(plan.folder).as_posix(): file_digest(file) for file in sorted(made)}
+    write_record(plan.folder / DIGESTS, {"sha256": digests})
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -308,3 +309,38 @@ def test_floors_and_warnings_are_both_noted() -> None:
 def test_empty_scores_have_nothing_to_warn_of() -> None:
     assert score_warnings(np.empty(0)) == []
     assert crowding_warning(Magnitudes(), 0) is None
+
+
+# --- scores that crowd in a narrow band ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("at", [1.0, -1.0, 0.5, 30.0])
+def test_scores_that_crowd_at_a_value_are_noticed(rng, at, dtype) -> None:
+    crowd = at - 1e-5 * rng.random(8_000)
+    values = np.concatenate([crowd, rng.uniform(at - 1, at, 2_000)]).astype(dtype)
+    (warning,) = score_warnings(rng.permutation(values))
+    assert re.match(r"three quarters of the scores are within \de-0[56] of ", warning)
+    assert float(warning.split()[9].rstrip(",")) == pytest.approx(at, abs=1e-4)
+    assert warning in pdn.select(values, keep_fraction=0.5).notes
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng: rng.random(20_000),
+        lambda rng: rng.normal(size=20_000),
+        lambda rng: 100 + 0.01 * rng.normal(size=20_000),
+        lambda rng: rng.exponential(size=20_000),
+        lambda rng: 1 - rng.exponential(size=20_000) / 10,
+        lambda rng: rng.lognormal(sigma=3, size=20_000),
+        lambda rng: rng.standard_cauchy(20_000),
+        lambda rng: rng.poisson(0.1, 20_000).astype(float),  # times forgotten
+        lambda rng: np.where(rng.random(20_000) < 0.8, 1.0, rng.random(20_000)),  # ties, warned of where they decide
+        lambda rng: np.append(rng.normal(size=20_000), 1e12),
+        lambda rng: 1 / (1 + np.exp(-3 * rng.normal(size=20_000))),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ordinary_scores_do_not_crowd(rng, draw, dtype) -> None:
+    assert score_warnings(draw(rng).astype(dtype)) == []

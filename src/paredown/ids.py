@@ -32,6 +32,7 @@ __all__ = [
 TEXT = np.dtypes.StringDType()
 _HASH_ROWS = 65_536  # rows hashed at once,
 _HASH_WORDS = 2**22  # and words of two code points in them: bounds the memory of the padded table
+_DENSE = 8  # whole numbers are dense if there are fewer than so many to each that is used
 
 
 def id_array(values: ArrayLike) -> NDArray[Any]:
@@ -71,6 +72,8 @@ def check_ids(ids: NDArray[Any]) -> None:
     """Raise if any id occurs twice, naming the first few."""
     if ids.dtype.kind in "iu" and np.all(ids[1:] > ids[:-1]):  # row numbers, mostly: no need to sort them
         return
+    if ids.dtype.kind in "iu" and _all_differ(ids):
+        return
     hashes = hash_ids(ids, seed=0)
     ordered = np.sort(hashes)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -83,6 +86,17 @@ def check_ids(ids: NDArray[Any]) -> None:
         key, rows = next(iter(twice.items()))
         count = "1 id occurs" if len(twice) == 1 else f"{len(twice):,} ids occur"
         raise PareError(f"{count} more than once, e.g. {key!r} at {name_rows(rows)}; ids must be unique.")
+
+
+def _all_differ(ids: NDArray[Any]) -> bool:
+    """Whether whole numbers are all different: by ticking them off if they are dense, otherwise by sorting them."""
+    lowest, highest = int(ids.min()), int(ids.max())
+    if highest - lowest < _DENSE * len(ids):
+        seen = np.zeros(highest - lowest + 1, bool)
+        seen[ids if lowest == 0 else ids - ids.dtype.type(lowest)] = True
+        return int(np.count_nonzero(seen)) == len(ids)
+    ordered = np.sort(ids)
+    return bool(np.all(ordered[1:] != ordered[:-1]))
 
 
 def find_ids(ids: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -101,7 +115,11 @@ def hash_ids(ids: NDArray[Any], *, seed: int) -> NDArray[np.uint64]:
         raise PareError(f"seed must be a whole number from 0 to 2^64 - 1, got {seed}.")
     start = _mix(np.uint64((seed + 0x9E3779B97F4A7C15) % 2**64))
     if ids.dtype.kind in "iu":
-        return _mix(ids.astype(np.uint64) ^ start)
+        hashes = ids.astype(np.uint64)
+        for first in range(0, len(hashes), _HASH_ROWS):  # as many as stay in the processor's cache
+            block = hashes[first : first + _HASH_ROWS]
+            block[:] = _mix(block ^ start)
+        return hashes
     hashes = np.empty(len(ids), np.uint64)
     for first in range(0, len(ids), _HASH_ROWS):
         text = ids[first : first + _HASH_ROWS]

@@ -1,12 +1,14 @@
-"""Whether scores separate the examples: constant scores, scores crowded at zero, and ties that decide the cut.
+"""Whether scores separate the examples: constant scores, scores crowded in one place, and ties that decide the cut.
 
 A selection always has the size that was asked for, also where the scores do not say which examples to take; then the
 seeded hash of the ids takes them. These rules notice it, from counts alone, so that a selection in memory and one in
-streams say the same. Each is meant to be silent over any continuous score.
+streams say the same, but for scores crowded elsewhere than at zero, which only a selection in memory notices. Each is
+meant to be silent over any continuous score.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +23,17 @@ CONSTANT = 1e-5
 # with a standard deviation of 1, 2 and 3 the shares are 19 %, 3.7 % and 0.7 %; for the EL2N of a probe that has learnt
 # its training set by heart, 0.01 % and less.
 CROWDED = 1e-3
+# Scores crowd elsewhere if three quarters of them are closer to the median than this share of the distance that 1 % of
+# them have: a Cauchy distribution has 4 %.
+CROWDED_BAND = 1e-4
 CROWDED_ROWS = 100  # a 99th percentile of fewer is their highest score
 # Ties decide if another seed would keep this share of other examples, and not just one or two. Two trainings that
 # differ by their seed alone disagree about far more.
 TIES_SHARE, TIES_ROWS = 0.01, 3
 
+# A band that is narrow beside the distances of 1 % is inside so many bins, unless those are so far away that beside them
+# it is near zero.
+_BAND_BINS, _NEAR_ZERO = 5, 0.02
 _MAGNITUDE_BITS = 16  # of the exponent and mantissa of a score
 
 
@@ -53,6 +61,12 @@ class Magnitudes:
         bin_ = int(np.searchsorted(np.cumsum(self.counts), rank))
         bits = np.array([((bin_ + 1) << self._shift) - 1], f"u{self.dtype.itemsize}")
         return float(bits.view(self.dtype)[0])
+
+    def may_crowd(self) -> bool:
+        """Whether three quarters of the scores may be in one narrow band: in few neighbouring bins, or near zero."""
+        sums = np.concatenate([[0], np.cumsum(self.counts)])
+        together = int((sums[_BAND_BINS:] - sums[:-_BAND_BINS]).max())
+        return 4 * together >= 3 * int(sums[-1]) or self.quantile(0.75) <= _NEAR_ZERO * self.quantile(0.99)
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,28 @@ def crowding_warning(magnitudes: Magnitudes, n: int) -> str | None:
     )
 
 
+def band_warning(values: NDArray[np.floating], magnitudes: Magnitudes) -> str | None:
+    """A warning if most scores lie in a narrow band, such as that of a score that saturates at its highest value.
+
+    Three quarters that are one and the same value are left to `tie_warning`.
+    """
+    n = len(values)
+    if n < CROWDED_ROWS or not magnitudes.may_crowd():
+        return None
+    wide = values.astype(np.float64)
+    median = float(np.partition(wide, n // 2)[n // 2])
+    away = np.abs(wide - median)
+    ranks = [math.ceil(0.75 * n) - 1, math.ceil(0.99 * n) - 1]
+    most, large = np.partition(away, ranks)[ranks].tolist()
+    if most == 0 or most > CROWDED_BAND * large:
+        return None
+    return (
+        f"three quarters of the scores are within {most:.1g} of {median:.6g}, while 1 % are {large:.2g} or more away "
+        "from it: they do not separate most of the examples. A score that saturates does this; use another metric, or "
+        "train for fewer epochs."
+    )
+
+
 def score_warnings(values: NDArray[np.floating]) -> list[str]:
     """What is wrong with scores whatever is selected from them."""
     if len(values) == 0:
@@ -117,7 +153,7 @@ def score_warnings(values: NDArray[np.floating]) -> list[str]:
         return [constant]
     magnitudes = Magnitudes()
     magnitudes.add(values)
-    crowded = crowding_warning(magnitudes, len(values))
+    crowded = crowding_warning(magnitudes, len(values)) or band_warning(values, magnitudes)
     return [] if crowded is None else [crowded]
 
 

@@ -35,6 +35,9 @@ def hook(event, arguments):
 sys.addaudithook(hook)
 """
 
+# Times in records, and digests of what holds times.
+TIMED = rb'"seconds": [0-9.e-]+|"(record_sha256|timings.parquet)": "[0-9a-f]+"'
+
 
 class Stopped(NamedTuple):
     code: int
@@ -85,7 +88,7 @@ def alive(pid: int) -> bool:
 def tree(folder: Path) -> dict[str, bytes]:
     """Every file of a folder and its bytes, hidden ones too, but for times."""
     return {
-        str(file.relative_to(folder)): re.sub(rb'"seconds": [0-9.e-]+', b"", file.read_bytes())
+        str(file.relative_to(folder)): re.sub(TIMED, b"", file.read_bytes())
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file.name != "timings.parquet"
     }

@@ -24,6 +24,7 @@ from sklearn.datasets import load_sample_image
 import paredown as pdn
 from paredown.embeddings.encoders import Encoder
 from paredown.errors import PareError
+from paredown.records import read_record, write_record
 from paredown.sources import VectorSource
 
 
@@ -316,7 +317,7 @@ def test_other_settings_are_refused_by_name(tmp_path, image_folder, changed, mes
     record = tmp_path / "e" / "embed.json"
     if not finished:
         (tmp_path / "e" / "00002.npy").unlink()
-        record.write_text(record.read_text().replace('"complete": true', '"complete": false'))
+        write_record(record, (read_record(record) or {}) | {"complete": False})
     before = contents(tmp_path / "e")
     state = "finished" if finished else "begun"
     with pytest.raises(PareError, match=rf"embedding was {state} with other settings: {message}.*--overwrite"):

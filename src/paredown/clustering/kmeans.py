@@ -7,6 +7,7 @@ memory; a few passes over the rows themselves, held in memory or read again each
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
@@ -57,6 +58,7 @@ class SourceClustering(NamedTuple):
     mean_cosine: float
     rows_clustered: int
     head: Rows  # the rows with the smallest hashes, to measure kernels on
+    warnings: tuple[str, ...] = ()
 
 
 def spherical_kmeans(
@@ -117,9 +119,20 @@ class KMeans:
             head = source.sample(min(max(size, head_rows), most), seed=self.seed)
             first = HeldRows(head[:sampled])
         rows = StreamedRows(source, size, seed=self.seed) if streamed else HeldRows(head[:size])
+        warnings = self._sample_warnings(len(first), sampled, 16 * dims if dims is not None else 8 * dim)
         if self.method == "minibatch":
-            return SourceClustering(*self._minibatches(source, first, head, track), n, head[:head_rows])
-        return SourceClustering(*self.fit(first, rows, head, track), size, head[:head_rows])
+            return SourceClustering(*self._minibatches(source, first, head, track), n, head[:head_rows], warnings)
+        return SourceClustering(*self.fit(first, rows, head, track), size, head[:head_rows], warnings)
+
+    def _sample_warnings(self, rows: int, wanted: int, row_bytes: int) -> tuple[str, ...]:
+        """A warning if the memory holds fewer rows to find the first centroids with than are wanted."""
+        if rows >= wanted or self.start is not None:
+            return ()
+        needed = math.ceil(wanted * row_bytes / 2**20)
+        return (
+            f"--memory {format_size(self.memory)} holds {rows / self.k:.3g} rows per centroid to start k-means with, "
+            f"in place of {wanted / self.k:.3g}, and the clusters may be worse for it; --memory {needed}MiB is enough.",
+        )
 
     def fit(self, first: FittingRows, rows: FittingRows, head: Rows, track: Track = silent) -> Clustering:
         """Find centroids for the rows `first`, then improve them in passes over `rows`."""

@@ -108,6 +108,8 @@ def fit_prototypes(
         "mean_cosine": found.mean_cosine,
         "kernel": search.name,
     }
+    if found.warnings:
+        facts["warnings"] = list(found.warnings)
     if sensitivity:
         facts["k_sensitivity"] = _k_sensitivity(found.head, k, seed, track)
     return Prototypes(found.centroids, search, facts)

@@ -116,7 +116,8 @@ def select(
 
     n_keep, dropped = kept_and_dropped(n, keep_fraction, drop_hardest)
     order = STRATEGIES[strategy](scores.values, hash_ids(scores.ids, seed=seed), dropped)
-    shuffled = np.argsort(hash_ids(scores.ids, seed=seed + 1))
+    # Looked at only for the examples that are drawn at random.
+    shuffled = np.argsort(hash_ids(scores.ids, seed=seed + 1)) if mix_random > 0 else order
     notes = [text for text in score_warnings(scores.values) if text not in scores.provenance.get("warnings", ())]
     notes = [] if strategy == "random" else notes
     notes += window_notes(n, dropped, strategy, drop_hardest)

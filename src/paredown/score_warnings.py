@@ -31,8 +31,7 @@ CROWDED_ROWS = 100  # a 99th percentile of fewer is their highest score
 # differ by their seed alone disagree about far more.
 TIES_SHARE, TIES_ROWS = 0.01, 3
 
-# A band that is narrow beside the distances of 1 % lies in so many bins, or is near zero beside scores that are very far
-# away from it.
+# A band that is narrow beside the distances of 1 % lies in so many bins, or is near zero beside scores very far away.
 _BAND_BINS, _NEAR_ZERO = 5, 0.02
 _MAGNITUDE_BITS = 16  # of the exponent and mantissa of a score
 

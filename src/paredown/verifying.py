@@ -264,7 +264,7 @@ def _verify_sweep(folder: Path, kind: str, track: Track) -> Verified:
 def _verify_figures(folder: Path, kind: str, track: Track) -> Verified:
     """Figures with their records, the page that is made of these, and the parts that figures share."""
     from paredown.reproduce.runner import FIGURES
-    from paredown.reproduce.summary import SUMMARY, summary
+    from paredown.reproduce.results_page import SUMMARY, summary
 
     problems: list[Problem] = []
     files = unchecked = 0

@@ -291,3 +291,17 @@ def test_unit_rows_survive_extreme_lengths() -> None:
     rows = np.array([[3e30, 4e30], [3e-30, 4e-30], [3.0, 4.0]], np.float32)
     unit = unit_rows(rows, ids=np.arange(3), first=0, where="x")
     np.testing.assert_allclose(unit, [[0.6, 0.8]] * 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+@pytest.mark.parametrize("spread", [1, 1_000_003], ids=["dense", "sparse"])
+@pytest.mark.parametrize("start", [0, 7, 2**62])
+def test_whole_numbers_in_any_order_are_checked(rng, kind, spread, start) -> None:
+    ids = rng.permutation(500).astype(kind) * kind(spread) + kind(start)
+    check_ids(ids)
+    check_ids(ids - kind(start + 3 * spread) if kind is np.int64 else ids)  # some below zero
+    ids[[3, 400]] = ids[20]
+    with pytest.raises(PareError, match=rf"1 id occurs more than once, e.g. {ids[20]} at rows 3, 20, 400; ids must"):
+        check_ids(ids)
+    check_ids(np.array([-(2**63), 2**63 - 1, 0]))
+    check_ids(ids[:0])

@@ -263,8 +263,8 @@ def _verify_sweep(folder: Path, kind: str, track: Track) -> Verified:
 
 def _verify_figures(folder: Path, kind: str, track: Track) -> Verified:
     """Figures with their records, the page that is made of these, and the parts that figures share."""
-    from paredown.reproduce.runner import FIGURES
     from paredown.reproduce.results_page import SUMMARY, summary
+    from paredown.reproduce.runner import FIGURES
 
     problems: list[Problem] = []
     files = unchecked = 0

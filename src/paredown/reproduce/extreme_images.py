@@ -23,7 +23,7 @@ from paredown.reproduce.data_folders import Dataset
 from paredown.reproduce.setup import Scoring, Setup
 from paredown.scores import Labels, Scores
 from paredown.sources import ArrayImages, ImageSource, open_source
-from paredown.sources.image_files import Skipped, decode_image
+from paredown.sources.image_decoding import Skipped, decode_image
 
 __all__ = [
     "NEEDS",

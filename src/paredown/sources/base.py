@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from paredown.errors import PareError
 from paredown.ids import check_ids, hash_ids, id_array, natural_order
 from paredown.reading import MEMORY
 from paredown.scores import Batch, Labels, unit_rows, usable_rows
+from paredown.sources.image_decoding import Skipped, decode_image
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -53,13 +54,6 @@ class Options:
     split: str | None = None
     on_error: OnError = "raise"
     memory: int | None = MEMORY  # bytes that what is read whole may take
-
-
-class Skipped(NamedTuple):
-    """Something left out under on_error='skip': which example or file, and why."""
-
-    what: str
-    why: str
 
 
 class Source(ABC):
@@ -244,8 +238,6 @@ class ImageSource(Source):
 
     def images(self) -> Iterator[Image.Image | Skipped]:
         """The images in order; one that cannot be read is a `Skipped` in its place."""
-        from paredown.sources.image_files import decode_image
-
         return (decode_image(file, name) for file, name in self.files())
 
 

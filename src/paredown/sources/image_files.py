@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
 from numpy.typing import ArrayLike
-from PIL import Image, UnidentifiedImageError
 
 from paredown.errors import PareError
-from paredown.reading import check_name, check_regular, damaged, explain
+from paredown.reading import check_name, check_regular, damaged
 from paredown.scores import Labels
 from paredown.sources.base import ImageSource, Options, Skipped
 
-__all__ = ["IMAGE_SUFFIXES", "ImageFiles", "decode_image", "open_image_folder"]
+__all__ = ["IMAGE_SUFFIXES", "ImageFiles", "open_image_folder"]
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 
@@ -47,23 +45,6 @@ class ImageFiles(ImageSource):
 
     def disk_files(self) -> Iterable[Path]:
         return (path for path in self.paths if os.path.isfile(path))
-
-
-def decode_image(source: Path | bytes, name: str) -> Image.Image | Skipped:
-    """A fully decoded image from a file or its bytes, or why it cannot be read."""
-    try:
-        if isinstance(source, Path):
-            check_regular(source)
-        with BytesIO(source) if isinstance(source, bytes) else source.open("rb") as stream:
-            image = Image.open(stream)
-            image.load()
-            return image
-    except PareError as error:
-        return Skipped(name, str(error).removeprefix(f"{source}: ").removesuffix("."))
-    except UnidentifiedImageError:
-        return Skipped(name, "not an image in a known format")
-    except Exception as error:  # the decoders of a dozen formats raise many types
-        return Skipped(name, f"cannot be decoded: {explain(error)}")
 
 
 # Folder names that say which part of a data set is inside, not which class.

@@ -24,7 +24,7 @@ from paredown.ids import name_rows
 from paredown.progress import Track, silent
 from paredown.scores import Labels
 from paredown.sources import ArrayImages, ImageSource, OnError, Skipped, Source, VectorSource
-from paredown.sources.image_files import decode_image
+from paredown.sources.image_decoding import decode_image
 from paredown.training.recipes import Recipe
 from paredown.training.views import GREY, middle, plain, random_view, square
 from paredown.units import parse_size

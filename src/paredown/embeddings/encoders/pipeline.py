@@ -19,7 +19,7 @@ from PIL import Image
 from paredown.embeddings.encoders.base import Encoder
 from paredown.errors import PareError
 from paredown.sources import ImageSource, OnError, Skipped
-from paredown.sources.image_files import decode_image
+from paredown.sources.image_decoding import decode_image
 from paredown.workers import available_cores
 
 __all__ = ["Encoded", "default_workers", "encode_images", "prepared_images", "unreadable"]

@@ -20,8 +20,8 @@ TIERS = {
         score_warnings columns files reading records checkpoint score_files laws theory perceptron""",
     "data": "sources embeddings",
     "scores": "clustering training formulas recorder adapters metrics scoring",
-    "decisions": "selection pruning exporting verifying evaluate sweeps",
-    "faces": "plots demo reproduce cli __main__",
+    "decisions": "selection pruning exporting evaluate sweeps",
+    "faces": "plots demo reproduce verifying cli __main__",
 }
 ORDER = [unit for units in TIERS.values() for unit in units.split()]
 

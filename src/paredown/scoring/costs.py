@@ -55,11 +55,6 @@ class TrainingCost:
     def models(self) -> int:
         return sum(training.models for training in self.trainings)
 
-    @property
-    def model_epochs(self) -> int:
-        """Models times epochs, added up."""
-        return sum(training.models * training.epochs for training in self.trainings)
-
     def __str__(self) -> str:
         lengths = sorted({training.epochs for training in self.trainings})
         networks = "1 network" if self.models == 1 else f"{self.models} networks"

@@ -328,12 +328,13 @@ def scored() -> extremes.Found:
     scores = pdn.Scores(order.astype(float), ids=np.arange(12), metric="prototypes")
     angles = np.where(order < 6, 0.0, 0.3 * order)
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    return extremes.Found({"prototypes": scores}, order, codes[order], ("even", "odd"), images, vectors)
+    data = Dataset("digits", None, Path())
+    return extremes.Found({"prototypes": scores}, order, codes[order], ("even", "odd"), images, vectors, data)
 
 
 def test_extremes_are_the_right_images_in_order(scored) -> None:
     table = Table()
-    extremes.add_extremes(table, scored, [1], shown=2, data="made up")
+    extremes.add_extremes(table, scored, [1], shown=2)
     images = table.where(kind="image")
     assert images.where(end="easy")["row"].tolist() == [1, 3]
     assert images.where(end="hard")["row"].tolist() == [11, 9]
@@ -347,7 +348,7 @@ def test_extremes_are_the_right_images_in_order(scored) -> None:
 
 def test_likeness_is_judged_by_image_and_by_class(scored) -> None:
     table = Table()
-    extremes.add_extremes(table, scored, [0, 1], shown=2, data="made up")
+    extremes.add_extremes(table, scored, [0, 1], shown=2)
     assert held(fig6bc.judge(table)) == [True]
     assert held(fig_extremes.judge(table)) == [True]
     turned = Table(row | {"easy": row["hard"], "hard": row["easy"]} if "hard" in row else row for row in table.rows)

@@ -20,7 +20,7 @@ from paredown.ids import hash_ids
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Table
 from paredown.reproduce.data_folders import Dataset
-from paredown.reproduce.setup import Scoring, Setup
+from paredown.reproduce.setup import Plan, Scoring, Setup
 from paredown.scores import Labels, Scores
 from paredown.sources import ArrayImages, ImageSource, open_source
 from paredown.sources.image_decoding import Skipped, decode_image
@@ -31,10 +31,9 @@ __all__ = [
     "Found",
     "add_extremes",
     "class_name",
-    "find_extremes",
+    "find_images",
     "picture",
-    "scorings",
-    "training_data",
+    "plan_scores",
 ]
 
 NEEDS = {
@@ -67,29 +66,35 @@ class Found(NamedTuple):
     classes: tuple[str, ...]
     images: ImageSource
     vectors: NDArray[np.float32] | None  # features, in the order of the scores; None where they are not at hand
+    data: Dataset
 
 
-def training_data(setup: Setup) -> tuple[Dataset, Dataset]:
+def _training_data(setup: Setup) -> tuple[Dataset, Dataset]:
     """What is scored, and its images; where the images of the features are not there, images are scored as pixels."""
     main, images = setup.dataset(), setup.dataset("images")
     main = main if main.name in (images.name, f"{images.name}_features") else images
     return benchmark.training_set(setup, main), images
 
 
-def scorings(setup: Setup, metrics: Sequence[str]) -> dict[str, Scoring]:
-    """The scorings of the benchmark of metrics that some metrics are found in; EL2N is that of several models."""
-    main, _ = training_data(setup)
+def plan_scores(setup: Setup, metrics: Sequence[str]) -> Plan:
+    """The scorings of the benchmark of metrics that some metrics are found in."""
+    main, images = _training_data(setup)
+    return Plan(scorings=_scorings(setup, main, metrics), datasets=(main, images))
+
+
+def _scorings(setup: Setup, main: Dataset, metrics: Sequence[str]) -> dict[str, Scoring]:
+    """EL2N is that of several models."""
     found = benchmark.scorings(setup, main)
     return {
         name: scoring for name, scoring in found.items() if name != "one probe" and set(scoring.metrics) & set(metrics)
     }
 
 
-def find_extremes(setup: Setup, metrics: Sequence[str]) -> Found:
+def find_images(setup: Setup, metrics: Sequence[str]) -> Found:
     """Score the training set and open its images."""
-    main, data = training_data(setup)
+    main, data = _training_data(setup)
     scored = {}
-    for scoring in scorings(setup, metrics).values():
+    for scoring in _scorings(setup, main, metrics).values():
         done = setup.score(scoring)
         scored |= {metric: done[metric] for metric in scoring.metrics if metric in metrics}
     images = open_source(data.location)
@@ -103,11 +108,12 @@ def find_extremes(setup: Setup, metrics: Sequence[str]) -> Found:
     else:
         rows = main.rows()[ids.astype(np.int64)]
         vectors = np.load(main.features()["source"], mmap_mode="r")[ids.astype(np.int64)]
-    return Found(scored, rows, images.labels.codes[rows], tuple(images.labels.classes), images, vectors)
+    return Found(scored, rows, images.labels.codes[rows], tuple(images.labels.classes), images, vectors, data)
 
 
-def add_extremes(table: Table, found: Found, classes: Sequence[int], *, shown: int, **common: Any) -> None:
+def add_extremes(table: Table, found: Found, classes: Sequence[int], *, shown: int) -> None:
     """Add the extreme images of some classes (kind `image`), and for each how alike they are (kind `alike`)."""
+    common = {"data": found.data.title}
     for metric, scores in found.scores.items():
         chance = hash_ids(scores.ids, seed=_TIES)  # many scores of counted errors are equal
         for code in classes:

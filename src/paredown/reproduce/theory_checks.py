@@ -14,7 +14,7 @@ from paredown.progress import Track
 from paredown.reproduce.base import Claim, Size, Table
 from paredown.theory import solve
 
-__all__ = ["add_dots", "agreement", "crossing", "exponent", "floats"]
+__all__ = ["add_dots", "agreement", "crossing", "draw_dots", "exponent", "floats"]
 
 # Two-sided 99.73 %, three standard errors of a Gaussian; with few draws Student's t needs more for the same certainty.
 _TAIL = 0.00135
@@ -58,6 +58,13 @@ def add_dots(
             draws=size.draws,
             **({"seconds": float(np.median(dot.values("seconds")))} if timed else {}),
         )
+
+
+def draw_dots(axes: Any, dots: Table, color: Any, **style: Any) -> None:
+    """Simulated test errors with their standard errors, as points on a curve of the theory."""
+    style = {"markersize": 4.2, "markeredgewidth": 0.4, "elinewidth": 1, **style}
+    style |= {"fmt": "o", "color": color, "markeredgecolor": "white", "zorder": 5}
+    axes.errorbar(dots["alpha_prune"], dots["test_error"], yerr=dots["stderr"], **style)
 
 
 def agreement(dots: Table) -> Claim:

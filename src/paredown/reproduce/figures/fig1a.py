@@ -20,7 +20,7 @@ import numpy as np
 from paredown.plots import FRONTIER_COLOR, RANDOM_COLOR, figure, fraction_bar, fraction_color, plain_axis
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.setup import Setup
-from paredown.reproduce.theory_checks import add_dots, agreement, crossing, exponent, floats
+from paredown.reproduce.theory_checks import add_dots, agreement, crossing, draw_dots, exponent, floats
 from paredown.theory import classical_constant, pareto_frontier, solve
 
 FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
@@ -103,18 +103,7 @@ def draw(table: Table, path: Path) -> None:
             dots = table.where(kind="simulation", keep_fraction=fraction)
             color = fraction_color(fraction)
             axes.plot(curve["alpha_prune"], curve["test_error"], color=color, linewidth=1.5)
-            axes.errorbar(
-                dots["alpha_prune"],
-                dots["test_error"],
-                yerr=dots["stderr"],
-                fmt="o",
-                color=color,
-                markersize=4.2,
-                markeredgecolor="white",
-                markeredgewidth=0.4,
-                elinewidth=1,
-                zorder=5,
-            )
+            draw_dots(axes, dots, color)
         for cut_off, line in zip(CUT_OFFS, ("-", "--"), strict=True):
             frontier = table.where(kind="frontier", cut_off=cut_off)
             axes.plot(

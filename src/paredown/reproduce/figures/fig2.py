@@ -31,7 +31,7 @@ from paredown.plots import (
 )
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.setup import Setup
-from paredown.reproduce.theory_checks import add_dots, agreement, exponent, floats
+from paredown.reproduce.theory_checks import add_dots, agreement, draw_dots, exponent, floats
 from paredown.theory import classical_constant, large_alpha_error, minimum_keep_fraction, pareto_frontier, solve
 
 ANGLES = (0.0, 10.0, 20.0)
@@ -146,17 +146,7 @@ def _curves(axes: Any, table: Table, theta: float) -> None:
         dots = table.where(kind="simulation", theta=theta, keep_fraction=fraction)
         color = fraction_color(fraction)
         axes.plot(curve["alpha_prune"], curve["test_error"], color=color, linewidth=1.5)
-        axes.errorbar(
-            dots["alpha_prune"],
-            dots["test_error"],
-            yerr=dots["stderr"],
-            fmt="o",
-            color=color,
-            markersize=4,
-            markeredgecolor="white",
-            markeredgewidth=0.4,
-            zorder=5,
-        )
+        draw_dots(axes, dots, color)
     frontier = table.where(kind="frontier", theta=theta)
     label = "Pareto frontier" + (", f ≥ 0.01" if theta == 0 else "")
     axes.plot(frontier["alpha_prune"], frontier["test_error"], color=FRONTIER_COLOR, linewidth=2, zorder=4, label=label)

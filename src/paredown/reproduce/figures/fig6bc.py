@@ -15,16 +15,7 @@ from pathlib import Path
 
 from paredown.plots import figure, panel_letter
 from paredown.reproduce.base import Claim, Table
-from paredown.reproduce.extreme_images import (
-    NEEDS,
-    TITLES,
-    add_extremes,
-    class_name,
-    find_extremes,
-    picture,
-    scorings,
-    training_data,
-)
+from paredown.reproduce.extreme_images import NEEDS, TITLES, add_extremes, class_name, find_images, picture, plan_scores
 from paredown.reproduce.setup import Plan, Setup
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
@@ -37,15 +28,14 @@ _OTHER = 2  # of ten classes, a bird of CIFAR-10
 
 def plan(setup: Setup) -> Plan:
     """Scores by both metrics."""
-    return Plan(scorings=scorings(setup, METRICS), datasets=training_data(setup))
+    return plan_scores(setup, METRICS)
 
 
 def measure(setup: Setup) -> Table:
     """The images, and how alike those of each end are."""
     table = Table()
-    _, images = training_data(setup)
-    found = find_extremes(setup, METRICS)
-    add_extremes(table, found, [CATEGORY.get(images.name, _OTHER)], shown=SHOWN, data=images.title)
+    found = find_images(setup, METRICS)
+    add_extremes(table, found, [CATEGORY.get(found.data.name, _OTHER)], shown=SHOWN)
     return table
 
 

@@ -15,16 +15,7 @@ from pathlib import Path
 
 from paredown.plots import figure
 from paredown.reproduce.base import Claim, Table
-from paredown.reproduce.extreme_images import (
-    NEEDS,
-    TITLES,
-    add_extremes,
-    class_name,
-    find_extremes,
-    picture,
-    scorings,
-    training_data,
-)
+from paredown.reproduce.extreme_images import NEEDS, TITLES, add_extremes, class_name, find_images, picture, plan_scores
 from paredown.reproduce.setup import Plan, Setup
 from paredown.standard_errors import standard_error
 
@@ -38,17 +29,16 @@ PAPER = (100, 200, 300, 500)  # black swan and the others that the paper shows
 
 def plan(setup: Setup) -> Plan:
     """Scores by every metric."""
-    return Plan(scorings=scorings(setup, list(TITLES)), datasets=training_data(setup))
+    return plan_scores(setup, list(TITLES))
 
 
 def measure(setup: Setup) -> Table:
     """The images of the classes that are drawn, and for every class how alike those of each end are."""
-    found = find_extremes(setup, list(TITLES))
-    _, images = training_data(setup)
+    found = find_images(setup, list(TITLES))
     drawn = list(PAPER) if setup.scale == "paper" else list(range(2, 2 + _DRAWN))
     table = Table()
-    classes = drawn if setup.scale == "paper" else [*drawn, *(c for c in range(images.classes) if c not in drawn)]
-    add_extremes(table, found, classes, shown=SHOWN, data=images.title)
+    classes = drawn if setup.scale == "paper" else [*drawn, *(c for c in range(found.data.classes) if c not in drawn)]
+    add_extremes(table, found, classes, shown=SHOWN)
     shown = {found.classes[code] for code in drawn}
     return Table(row for row in table.rows if row["kind"] == "alike" or row["category"] in shown)
 

@@ -21,7 +21,7 @@ import numpy as np
 from paredown.plots import COLORS, FRONTIER_COLOR, OPTIMUM_COLOR, RANDOM_COLOR, figure, panel_letter, plain_axis
 from paredown.reproduce.base import Claim, Table
 from paredown.reproduce.setup import Setup
-from paredown.reproduce.theory_checks import add_dots, agreement, crossing, floats
+from paredown.reproduce.theory_checks import add_dots, agreement, crossing, draw_dots, floats
 from paredown.theory import optimal_delta, optimal_window, pareto_frontier, solve
 
 CUT_OFF = 0.1  # smallest keep_fraction allowed; all three frontiers get below any error without one
@@ -140,17 +140,8 @@ def _frontiers(axes: Any, table: Table) -> None:
             linewidth=2,
             label=label,
         )
-    axes.errorbar(
-        dots["alpha_prune"],
-        dots["test_error"],
-        yerr=dots["stderr"],
-        fmt="o",
-        color=_COLORS["window"],
-        markersize=5,
-        markeredgecolor="white",
-        markeredgewidth=0.5,
-        zorder=5,
-        label=f"best window, simulated, N = {dots['n_features'][0]:g}",
+    draw_dots(
+        axes, dots, _COLORS["window"], markersize=5, label=f"best window, simulated, N = {dots['n_features'][0]:g}"
     )
     axes.set(xscale="log", yscale="log", xlim=(0.1, 10), ylabel=r"test error $\varepsilon$")
     axes.set_xlabel(r"kept examples per weight $\alpha_{\rm prune}$")

@@ -13,7 +13,8 @@ from operator import add
 
 import numpy as np
 
-from paredown.recorder.observations import lengths_with_one, observe
+from paredown.metrics.error_norms import lengths_with_one
+from paredown.recorder.observations import observe
 
 UNIT = 2**47
 HALF = 2**31

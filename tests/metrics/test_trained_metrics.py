@@ -11,8 +11,8 @@ from paredown.metrics import METRICS, ddd
 from paredown.metrics import recorded_metrics as watching
 from paredown.metrics import subset_training as subsets
 from paredown.metrics.ddd import diverse_recipes, stratified_folds
-from paredown.metrics.memorization import memorization
 from paredown.metrics.probe_training import load_probes, member_seeds
+from paredown.metrics.subset_estimates import estimate_memorization as memorization
 from paredown.scoring import score_all
 from paredown.scoring.costs import estimate_training, plan_trainings
 from paredown.sources import ArraySource

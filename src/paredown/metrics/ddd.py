@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError
 from paredown.metrics.disagreement import misclassified
-from paredown.metrics.frozen_scores import LookedUp
-from paredown.metrics.memorization import Estimate, reliability_facts
+from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.probe_training import Probes, load_probes, member_seeds, remembered
+from paredown.metrics.reliability import EnsembleScores, reliability_facts
 from paredown.progress import Track, silent
 from paredown.sources import Source
 from paredown.training import Recipe
@@ -40,7 +40,7 @@ def fit_ddd(
     threads: int | None = None,
     checkpoint: Checkpoint | None = None,
     track: Track = silent,
-) -> LookedUp:
+) -> FrozenScores:
     """Count the members of a diverse ensemble that misclassify each example.
 
     score(i) = number of members wrong about i + (1 + mean over members of (best other probability - true one)) / 2
@@ -78,7 +78,7 @@ def fit_ddd(
         "accuracy": [float(1 - row.mean()) for row in wrong],
     }
     if halves is not None:
-        facts |= reliability_facts("ddd", Estimate(estimate, (halves[0], halves[1])), members)
+        facts |= reliability_facts("ddd", EnsembleScores(estimate, (halves[0], halves[1])), members)
     return probes.scores("ddd", estimate, **facts)
 
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from paredown.errors import unknown_name
+from paredown.metrics.prediction_arrays import Values
+from paredown.metrics.uncertainty import plain_entropy, vote_variation
 
 __all__ = ["UNCERTAINTIES", "Votes", "misclassified"]
 
 UNCERTAINTIES = ("entropy", "mutual_information", "variation_ratio")
-
-Values = NDArray[np.float64]
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Votes:
         p = softmax(logits.astype(np.float64), axis=-1)
         self.probabilities[rows] += p.sum(axis=0)
         self.votes[rows] += np.eye(p.shape[2])[p.argmax(axis=2)].sum(axis=0)
-        self.entropies[rows] += _entropy(p).sum(axis=0)
+        self.entropies[rows] += plain_entropy(p).sum(axis=0)
 
     def merge(self, other: Votes) -> None:
         """Count another ensemble's members too."""
@@ -67,16 +67,12 @@ class Votes:
         """
         mean = self.probabilities / self.members
         if kind == "entropy":
-            return _entropy(mean)
+            return plain_entropy(mean)
         if kind == "mutual_information":
-            return np.maximum(_entropy(mean) - self.entropies / self.members, 0)
+            return np.maximum(plain_entropy(mean) - self.entropies / self.members, 0)
         if kind == "variation_ratio":
-            return 1 - self.votes.max(axis=1) / self.members
+            return vote_variation(self.votes, self.members)
         raise unknown_name("uncertainty", kind, UNCERTAINTIES)
-
-
-def _entropy(p: NDArray[np.floating]) -> Values:
-    return -(p * np.log(np.maximum(p, 1e-300))).sum(axis=-1)
 
 
 def misclassified(logits: NDArray[np.floating], labels: NDArray[np.int64]) -> tuple[NDArray[np.bool_], Values]:

@@ -11,7 +11,7 @@ from paredown.clustering.kernels.cosines import lengths, product_error, row_cosi
 from paredown.clustering.kernels.exact import find_doubts, remove_doubts
 from paredown.errors import PareError
 from paredown.ids import hash_ids
-from paredown.metrics.frozen_scores import LookedUp
+from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.prototypes import default_k, fit_prototypes
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
@@ -31,7 +31,7 @@ def fit_duplicates(
     kernel: str = "auto",
     memory: int = 2**30,
     track: Track = silent,
-) -> LookedUp:
+) -> FrozenScores:
     """Score each row by its cosine distance to the nearest row of its cluster that comes before it.
 
     score(x) = min over x' < x in the cluster of x of 1 - cos(x, x'), and 2 where nothing comes before, in the order of
@@ -64,7 +64,7 @@ def fit_duplicates(
             values[rows[start:end]] = earlier_distances(vectors[start:end])
     by_hash = np.argsort(hashes)
     facts = {"clusters": k, "threshold": threshold, "near_duplicates": int(np.count_nonzero(values < threshold))}
-    return LookedUp("duplicates", seed, hashes[by_hash], values[by_hash], clusters[by_hash], facts)
+    return FrozenScores("duplicates", seed, hashes[by_hash], values[by_hash], clusters[by_hash], facts)
 
 
 def earlier_distances(rows: NDArray[np.float32]) -> NDArray[np.float32]:

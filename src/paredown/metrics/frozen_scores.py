@@ -12,11 +12,11 @@ from paredown.errors import PareError
 from paredown.ids import hash_ids, name_rows
 from paredown.scores import Batch, Scored
 
-__all__ = ["LookedUp"]
+__all__ = ["FrozenScores"]
 
 
 @dataclass(frozen=True)
-class LookedUp:
+class FrozenScores:
     """One score per hash of an id, hashes ascending; rows that were not fitted have none."""
 
     metric: str
@@ -46,7 +46,7 @@ class LookedUp:
         return {"metric": np.array(self.metric), "seed": np.array(self.seed), **scores, **clusters}
 
     @classmethod
-    def load(cls, arrays: dict[str, NDArray[Any]], report: dict[str, Any]) -> LookedUp:
+    def load(cls, arrays: dict[str, NDArray[Any]], report: dict[str, Any]) -> FrozenScores:
         """The same scores again."""
         metric, seed = str(arrays["metric"]), int(arrays["seed"])
         return cls(metric, seed, arrays["hashes"], arrays["values"], arrays.get("clusters"), report)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError
 from paredown.ids import hash_ids
-from paredown.metrics.frozen_scores import LookedUp
+from paredown.metrics.frozen_scores import FrozenScores
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 
@@ -16,7 +16,7 @@ __all__ = ["fit_k_center", "greedy_order"]
 
 def fit_k_center(
     source: VectorSource, *, seed: int, most: int = 10_000, memory: int = 2**30, track: Track = silent
-) -> LookedUp:
+) -> FrozenScores:
     """Rank all rows by farthest-point picking (the greedy algorithm 1 of the paper), the first pick the highest.
 
     score = 1 - (number of rows ranked before) / n, so that keeping the hardest at any fraction keeps the greedy set of
@@ -41,7 +41,7 @@ def fit_k_center(
     values = np.empty(n)
     values[order] = 1 - np.arange(n) / n
     facts = {"picks": min(most, n), "covering_distance": radius}
-    return LookedUp("k_center", seed, hashes[by_hash], values, facts=facts)
+    return FrozenScores("k_center", seed, hashes[by_hash], values, facts=facts)
 
 
 def greedy_order(rows: NDArray[np.float32], picks: int, *, track: Track = silent) -> tuple[NDArray[np.int64], float]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError
 from paredown.ids import hash_ids
-from paredown.metrics.frozen_scores import LookedUp
+from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.prototypes import default_k, fit_prototypes
 from paredown.progress import Track, silent
 from paredown.scores import Labels
@@ -34,7 +34,7 @@ class Probes:
     seed: int
     facts: dict[str, Any]
 
-    def scores(self, metric: str, values: NDArray[np.floating], **facts: Any) -> LookedUp:
+    def scores(self, metric: str, values: NDArray[np.floating], **facts: Any) -> FrozenScores:
         """A fitted metric from one value per example."""
         bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
@@ -42,7 +42,7 @@ class Probes:
                 f"metric {metric!r} has no score for {len(bad)} of {len(values)} examples, e.g. id "
                 f"{self.examples.ids[bad[0]]}; the training of recipe {self.recipe.name!r} diverged, or was too short."
             )
-        return LookedUp(metric, self.seed, self.hashes, values, facts=self.facts | facts)
+        return FrozenScores(metric, self.seed, self.hashes, values, facts=self.facts | facts)
 
 
 def load_probes(

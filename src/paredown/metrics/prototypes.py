@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from paredown.clustering.kernels import SAMPLE_ROWS, Search, choose_search, load_search, nearest, search_arrays
 from paredown.clustering.kmeans import KMeans, spherical_kmeans
 from paredown.correlations import rank_correlation
+from paredown.errors import PareError
+from paredown.metrics.prediction_arrays import read_labels, read_numbers
 from paredown.progress import Track, silent
-from paredown.scores import Batch, Scored
+from paredown.scores import Batch, Scored, unit_rows
 from paredown.sources import VectorSource
 
 __all__ = [
@@ -23,10 +25,42 @@ __all__ = [
     "default_k",
     "fit_prototypes",
     "fit_supervised_prototypes",
+    "prototype_distance",
 ]
 
 SENSITIVITY_ROWS = 5_000  # sample on which the ranking at k is compared with k/3 and 3k
 _SENSITIVITY_K = 10_000  # from which on that would take longer than the clustering
+
+
+def prototype_distance(embeddings: ArrayLike, centroids: ArrayLike, labels: ArrayLike | None = None) -> NDArray[Any]:
+    """The cosine distance of each embedding to its nearest prototype, 1 - max_k cos(x, c_k); higher is harder.
+
+    With `labels`, to the prototype of its own class, 1 - cos(x, c_y). Sorscher et al. 2022, "Beyond neural scaling
+    laws", section 6: the centroids are those of spherical k-means, or the mean embedding of each class.
+
+    >>> prototype_distance([[2.0, 0.0], [1.0, 1.0]], centroids=[[1.0, 0.0], [0.0, -3.0]]).round(3)
+    array([0.   , 0.293], dtype=float32)
+
+    Args:
+        embeddings: (examples, dimensions), of any length but zero.
+        centroids: (prototypes, dimensions), likewise.
+        labels: the prototype of each example, (examples,); the nearest unless given.
+    """
+    x, c = _unit(embeddings, "embeddings", "examples"), _unit(centroids, "centroids", "prototypes")
+    if x.shape[1] != c.shape[1]:
+        raise PareError(f"embeddings have {x.shape[1]} dimensions and centroids {c.shape[1]}; they must agree.")
+    if labels is None:
+        return 1 - nearest(x, c)[1]
+    return _own_distance(x, c, read_labels(labels, len(x), len(c)))
+
+
+def _unit(vectors: ArrayLike, name: str, rows: str) -> NDArray[np.float32]:
+    array = read_numbers(vectors, name, rows, "dimensions")
+    return unit_rows(array, ids=np.arange(len(array)), first=0, where=name)
+
+
+def _own_distance(x: NDArray[np.float32], centroids: NDArray[np.float32], own: NDArray[np.int64]) -> NDArray[Any]:
+    return 1 - np.vecdot(x, centroids[own])
 
 
 @dataclass(frozen=True)
@@ -157,7 +191,7 @@ class ClassPrototypes:
 
     def score(self, batch: Batch) -> Scored:
         assert batch.labels is not None
-        return Scored(1 - np.vecdot(batch.vectors, self.centroids[batch.labels]))
+        return Scored(_own_distance(batch.vectors, self.centroids, batch.labels))
 
     def report(self) -> dict[str, Any]:
         return {"classes": len(self.centroids)}

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError, unknown_name
 from paredown.metrics.disagreement import UNCERTAINTIES, Votes
-from paredown.metrics.frozen_scores import LookedUp
-from paredown.metrics.memorization import Estimate, reliability_facts
+from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.probe_training import Probes, load_probes, member_seeds, portions, remembered
+from paredown.metrics.reliability import EnsembleScores, reliability_facts
 from paredown.progress import Track, silent
 from paredown.recorder import RECORDED, Recorder
 from paredown.sources import Source
@@ -61,7 +61,7 @@ def watch_training(
     threads: int | None = None,
     checkpoint: Checkpoint | None = None,
     track: Track = silent,
-) -> dict[str, LookedUp]:
+) -> dict[str, FrozenScores]:
     """Train probes on all examples and read several metrics off them (section 2.1).
 
     EL2N is the length of softmax - onehot (Paul et al. 2021), averaged over the members in the last epoch of short
@@ -110,7 +110,7 @@ def watch_training(
             raise PareError(
                 f"metric {metric!r} looks at windows of {WINDOW} epochs, got {lengths[metric]}; train longer."
             )
-    fitted: dict[str, LookedUp] = {}
+    fitted: dict[str, FrozenScores] = {}
     with torch_threads(threads):
         for length in sorted(set(lengths.values())):
             together = [metric for metric in metrics if lengths[metric] == length]
@@ -126,7 +126,7 @@ def _watch(
     uncertainty: str,
     checkpoint: Checkpoint | None,
     track: Track,
-) -> dict[str, LookedUp]:
+) -> dict[str, FrozenScores]:
     """All metrics of one training; members of odd and of even number are added up apart, to compare the halves."""
     n, classes = len(probes.examples), len(probes.examples.classes)
     recorded = [metric for metric in metrics if metric in RECORDED]
@@ -146,10 +146,10 @@ def _watch(
                 counted.merge(Votes.loaded({field: done[f"{field}_{half}"] for field in Votes.FIELDS}))
     counts = np.array([(members + 1) // 2, members // 2])
     facts: dict[str, Any] = {"members": members, "epochs": epochs}
-    fitted: dict[str, LookedUp] = {}
+    fitted: dict[str, FrozenScores] = {}
     for metric in recorded:
         halves = sums[metric] / np.maximum(counts, 1)[:, None]
-        estimate = Estimate(sums[metric].sum(axis=0) / members, (halves[0], halves[1]))
+        estimate = EnsembleScores(sums[metric].sum(axis=0) / members, (halves[0], halves[1]))
         fitted[metric] = probes.scores(metric, estimate.values, **facts, **_reliability(metric, estimate, members))
     if ACTIVE in metrics:
         first, second = votes
@@ -157,13 +157,13 @@ def _watch(
         assert second is not None
         halves = [half.uncertainty(uncertainty) if half.members else np.zeros(n) for half in (first, second)]
         first.merge(second)
-        estimate = Estimate(first.uncertainty(uncertainty), (halves[0], halves[1]))
+        estimate = EnsembleScores(first.uncertainty(uncertainty), (halves[0], halves[1]))
         facts["uncertainty"] = uncertainty
         fitted[ACTIVE] = probes.scores(ACTIVE, estimate.values, **facts, **_reliability(ACTIVE, estimate, members))
     return fitted
 
 
-def _reliability(metric: str, estimate: Estimate, members: int) -> dict[str, Any]:
+def _reliability(metric: str, estimate: EnsembleScores, members: int) -> dict[str, Any]:
     return reliability_facts(metric, estimate, members) if members > 1 else {"models": 1}
 
 

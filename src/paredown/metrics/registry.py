@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from paredown.metrics.base import Metric, Model, one_of
+from paredown.metrics.base import Metric, one_of
 from paredown.metrics.ddd import fit_ddd
 from paredown.metrics.density import Density, fit_density
 from paredown.metrics.duplicates import fit_duplicates
-from paredown.metrics.frozen_scores import LookedUp
+from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.k_center import fit_k_center
 from paredown.metrics.prototypes import ClassPrototypes, Prototypes, fit_prototypes, fit_supervised_prototypes
 from paredown.metrics.random_scores import fit_random
@@ -15,7 +15,9 @@ from paredown.metrics.subset_training import train_on_subsets
 from paredown.metrics.typicality import fit_typicality
 from paredown.recorder import RECORDED
 
-__all__ = ["METRICS", "Metric", "Model"]
+__all__ = ["DEFAULT_METRIC", "METRICS"]
+
+DEFAULT_METRIC = "prototypes"  # needs no labels and trains nothing
 
 _TRAINED = ("embeddings", "labels", "training")  # images instead of embeddings, or clusters instead of labels, if asked
 
@@ -25,7 +27,7 @@ def _watched(name: str, summary: str, reference: str) -> Metric:
     epochs = "probe_epochs" if name in EARLY else "epochs"
     cost = f"training the recipe's probe_members (10) networks for its {epochs}, shared by all metrics that do"
     fit = one_of(watch_training, name)
-    return Metric(fit, summary, _TRAINED, cost, reference, load=LookedUp.load, together=watch_training)
+    return Metric(fit, summary, _TRAINED, cost, reference, load=FrozenScores.load, together=watch_training)
 
 
 def _subsampled(name: str, summary: str) -> Metric:
@@ -33,7 +35,7 @@ def _subsampled(name: str, summary: str) -> Metric:
     cost = "training 120 networks on 70 % of the examples, shared by memorization and both influences"
     reference = "section 2.1; Feldman and Zhang 2020"
     fit = one_of(train_on_subsets, name)
-    return Metric(fit, summary, _TRAINED, cost, reference, load=LookedUp.load, together=train_on_subsets)
+    return Metric(fit, summary, _TRAINED, cost, reference, load=FrozenScores.load, together=train_on_subsets)
 
 
 METRICS: dict[str, Metric] = {
@@ -82,7 +84,7 @@ METRICS: dict[str, Metric] = {
         needs=_TRAINED,
         cost="training 10 kinds of network on all but one of 5 folds: 50 networks",
         reference="section 2.1; Meding et al. 2022",
-        load=LookedUp.load,
+        load=FrozenScores.load,
     ),
     "typicality": Metric(
         fit_typicality,
@@ -97,7 +99,7 @@ METRICS: dict[str, Metric] = {
         needs=("embeddings",),
         cost="k-means, then n^2 / (2k) dim multiplications, in one pass for each half of memory the embeddings fill",
         reference="Abbas, Tirumala, Simig, Ganguli and Morcos 2023 (SemDeDup)",
-        load=LookedUp.load,
+        load=FrozenScores.load,
     ),
     "k_center": Metric(
         fit_k_center,
@@ -105,7 +107,7 @@ METRICS: dict[str, Metric] = {
         needs=("embeddings",),
         cost="all rows in memory; n picks dim multiplications, with at most 10,000 picks unless told",
         reference="Sener and Savarese 2018, algorithm 1",
-        load=LookedUp.load,
+        load=FrozenScores.load,
     ),
     "density": Metric(
         fit_density,

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError, unknown_name
-from paredown.metrics.frozen_scores import LookedUp
-from paredown.metrics.memorization import balanced_masks, influence, memorization, reliability_facts
+from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.probe_training import Probes, load_probes, member_seeds, portions, remembered
+from paredown.metrics.reliability import reliability_facts
+from paredown.metrics.subset_estimates import balanced_masks, estimate_influence, estimate_memorization
 from paredown.progress import Track, silent
 from paredown.sources import Source, open_source
 from paredown.training import Recipe
@@ -42,7 +43,7 @@ def train_on_subsets(
     threads: int | None = None,
     checkpoint: Checkpoint | None = None,
     track: Track = silent,
-) -> dict[str, LookedUp]:
+) -> dict[str, FrozenScores]:
     """Train models on random subsets and compare those with and those without each example (Feldman and Zhang 2020).
 
     Args:
@@ -82,9 +83,9 @@ def train_on_subsets(
     }
     estimates = {}
     if "memorization" in metrics:
-        estimates["memorization"] = memorization(masks, correct)
+        estimates["memorization"] = estimate_memorization(masks, correct)
     if set(metrics) & {"influence_max", "influence_sum_abs"}:
-        both = influence(masks, correct, test_correct=test_correct)
+        both = estimate_influence(masks, correct, test_correct=test_correct)
         estimates |= dict(zip(("influence_max", "influence_sum_abs"), both, strict=True))
     measured_on = {"measured_on": "examples left out" if tests is None else f"{len(tests)} test examples"}
     fitted = {}

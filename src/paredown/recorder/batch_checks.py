@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError
 from paredown.ids import name_rows
-from paredown.recorder.observations import lengths_with_one
+from paredown.metrics.error_norms import lengths_with_one
 
 __all__ = ["ArrayBatch", "name_examples", "read_batch", "read_count", "to_array"]
 

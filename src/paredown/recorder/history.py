@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.recorder.observations import Observed, column_sums
+from paredown.metrics.forgetting_events import was_forgotten
+from paredown.metrics.prediction_arrays import column_sums
+from paredown.recorder.observations import Observed
 
 __all__ = ["FINE", "HALF", "MAX_OBSERVATIONS", "TDDS_WINDOWS", "Layout", "Table", "divergence", "window_spread"]
 
@@ -97,7 +99,7 @@ class Layout:
         rows["seen"] += 1
 
     def _append_counts(self, rows: Table, seen: Observed, epoch: int, fresh: NDArray[np.bool_]) -> None:
-        rows["forgotten"] += rows["last_correct"] > seen.correct
+        rows["forgotten"] += was_forgotten(rows["last_correct"], seen.correct)
         rows["last_correct"] = seen.correct
         rows["correct"] += seen.correct
         rows["last_epoch"] = epoch
@@ -139,7 +141,7 @@ class Layout:
             both[name] = a[name]
         for name in ("seen", "correct", "forgotten", "sums"):
             both[name] = a[name] + b[name]
-        both["forgotten"] += a["last_correct"] > b["first_correct"]
+        both["forgotten"] += was_forgotten(a["last_correct"], b["first_correct"])
         both["el2n_at"] = np.where(np.isnan(a["el2n_at"]), b["el2n_at"], a["el2n_at"])
 
         width = self.window - 1

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError, unknown_name
+from paredown.metrics.forgetting_events import forgetting_score
+from paredown.metrics.margins import mean_margin_score
+from paredown.metrics.prediction_arrays import column_sums
 from paredown.recorder import history
 from paredown.recorder.history import FINE, Layout, Table
-from paredown.recorder.observations import column_sums
 
 __all__ = ["RECORDED", "Recorded", "beyond", "read_metric"]
 
@@ -48,20 +50,16 @@ def el2n(table: Table, layout: Layout, epoch: Any = None) -> NDArray[np.float64]
 
 
 def forgetting(table: Table, layout: Layout) -> NDArray[np.float64]:
-    """How often an example went from classified rightly to wrongly.
-
-    An example never classified rightly has nothing to forget and is the hardest of all: it counts as forgotten as often
-    as any example was looked at, which no learned example reaches (Toneva et al. 2019 rank it so too).
-    """
+    """How often an example was learned and lost again, as `paredown.metrics.forgetting` counts it."""
     never = (table["correct"] == 0) & (table["seen"] > 0)
-    most = table["seen"].max(initial=0)
-    return np.where(never, float(most), _seen_or_nan(table, table["forgotten"].astype(np.float64)))
+    most = int(table["seen"].max(initial=0))
+    return _seen_or_nan(table, forgetting_score(table["forgotten"], never, most))
 
 
 def aum(table: Table, layout: Layout) -> NDArray[np.float64]:
     """Minus the mean margin over all observations."""
     total = table["sums"][:, history.MARGIN_WHOLE] + table["sums"][:, history.MARGIN_PART] / FINE
-    return -_seen_or_nan(table, total) / np.maximum(table["seen"], 1)
+    return _seen_or_nan(table, mean_margin_score(total, np.maximum(table["seen"], 1)))
 
 
 def margin(table: Table, layout: Layout) -> NDArray[np.float64]:

@@ -6,38 +6,75 @@ model classifies which example correctly (`correct`), both (models, n).
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from paredown.correlations import rank_correlation
 from paredown.errors import PareError
 from paredown.ids import name_rows
+from paredown.metrics.prediction_arrays import Mask, Values, read_bools
+from paredown.metrics.reliability import EnsembleScores
 
-__all__ = ["Estimate", "balanced_masks", "influence", "memorization", "models_needed", "reliability_facts"]
+__all__ = ["Influence", "balanced_masks", "estimate_influence", "estimate_memorization", "influence", "memorization"]
 
 _BLOCK = 2_048  # examples on each side of a block of pairs: some 200 MB of temporaries
-_STEADY = 0.7  # the reliability below which the result carries a warning
-_NOISE = 0.3  # and that below which the warning says noise
-
-Mask = NDArray[np.bool_]
-Values = NDArray[np.float64]
 
 
-class Estimate(NamedTuple):
-    """Scores from all models, and the same from two halves of the models, which tell how far to trust them."""
+class Influence(NamedTuple):
+    """Two scores per example, higher is harder."""
 
-    values: Values
-    halves: tuple[Values, Values]
+    max: Values
+    sum_abs: Values
 
-    @property
-    def split_half(self) -> float:
-        """Spearman's correlation of the two halves over the examples that both could score."""
-        first, second = self.halves
-        both = np.isfinite(first) & np.isfinite(second)
-        return rank_correlation(first[both], second[both], constant=0.0) if both.sum() > 2 else 0.0
+
+def memorization(correct: ArrayLike, trained_on: ArrayLike) -> Values:
+    """How much more often an example is classified rightly by models that trained on it; higher is harder.
+
+    mem(i) = P[right about i | i in the training set] - P[right about i | i not in it], between -1 and 1, estimated from
+    models on random subsets: Feldman and Zhang 2020, "What neural networks memorize and why", section 2; section 2.1 of
+    the pruning paper.
+
+    >>> memorization(correct=[[1, 1], [1, 0], [0, 1], [0, 1]], trained_on=[[1, 0], [1, 1], [0, 1], [0, 0]]).tolist()
+    [1.0, -0.5]
+
+    Args:
+        correct: whether each model classifies each example rightly, (models, examples).
+        trained_on: whether each model trained on each example, (models, examples).
+    """
+    return estimate_memorization(*_read_tables(correct, trained_on)).values
+
+
+def influence(correct: ArrayLike, trained_on: ArrayLike, *, test_correct: ArrayLike | None = None) -> Influence:
+    """What training on an example does for others: its largest influence, and the sum of the absolute ones.
+
+    infl(i, j) = P[right about j | i in the training set] - P[right about j | i not in it], for `max` the largest and
+    for `sum_abs` sum_j |infl(i, j)|; higher is harder. Feldman and Zhang 2020, section 2; section 2.1 of the pruning
+    paper. j runs over a test set where `test_correct` is given. Otherwise over the other training examples, from only
+    those models that did not train on j: for the others j is no test. Pairs that no models tell apart are left out, and
+    the sum is scaled up by their share.
+
+    >>> trained_on = [[1, 0], [1, 1], [0, 1], [0, 0]]
+    >>> found = influence([[1, 1], [1, 0], [0, 1], [0, 1]], trained_on, test_correct=[[1], [1], [0], [1]])
+    >>> found.max.tolist(), found.sum_abs.tolist()
+    ([0.5, -0.5], [0.5, 0.5])
+
+    Args:
+        correct: whether each model classifies each example rightly, (models, examples).
+        trained_on: whether each model trained on each example, (models, examples).
+        test_correct: whether each model classifies each test example rightly, (models, tests).
+    """
+    masks, right = _read_tables(correct, trained_on)
+    tests = None if test_correct is None else read_bools(test_correct, "test_correct", "models", "tests")
+    if tests is not None and len(tests) != len(masks):
+        raise PareError(f"test_correct must have a row for each of the {len(masks)} models, got {len(tests)}.")
+    top, total = estimate_influence(masks, right, test_correct=tests)
+    return Influence(top.values, total.values)
+
+
+def _read_tables(correct: ArrayLike, trained_on: ArrayLike) -> tuple[Mask, Mask]:
+    axes = ("models", "examples")
+    return read_bools(trained_on, "trained_on", *axes), read_bools(correct, "correct", *axes)
 
 
 def balanced_masks(models: int, n: int, *, share: float, seed: int) -> Mask:
@@ -71,16 +108,13 @@ def balanced_masks(models: int, n: int, *, share: float, seed: int) -> Mask:
     return masks
 
 
-def memorization(masks: Mask, correct: Mask) -> Estimate:
-    """How much more often an example is classified correctly by models that trained on it (section 2.1).
-
-    mem(i) = P[correct(i) | i in the subset] - P[correct(i) | i not in the subset], between -1 and 1.
-    """
+def estimate_memorization(masks: Mask, correct: Mask) -> EnsembleScores:
+    """`memorization` from all models, and from two halves of them."""
     _check(masks, correct)
     halves = _halves(len(masks))
     counts = [_memorization_counts(masks[half], correct[half]) for half in halves]
     whole = tuple(first + second for first, second in zip(*counts, strict=True))
-    return Estimate(_difference(*whole), (_difference(*counts[0]), _difference(*counts[1])))
+    return EnsembleScores(_difference(*whole), (_difference(*counts[0]), _difference(*counts[1])))
 
 
 def _memorization_counts(masks: Mask, correct: Mask) -> tuple[Values, Values, Values, Values]:
@@ -88,18 +122,13 @@ def _memorization_counts(masks: Mask, correct: Mask) -> tuple[Values, Values, Va
     return tuple(x.astype(float) for x in (both, inside, right - both, len(masks) - inside))  # type: ignore[return-value]
 
 
-def influence(masks: Mask, correct: Mask, *, test_correct: Mask | None = None) -> tuple[Estimate, Estimate]:
-    """The largest influence of every example on another one, and the sum of the absolute influences (section 2.1).
+def estimate_influence(
+    masks: Mask, correct: Mask, *, test_correct: Mask | None = None
+) -> tuple[EnsembleScores, EnsembleScores]:
+    """Both of `influence` from all models, and from two halves of them.
 
-    infl(i, j) = P[correct(j) | i in the subset] - P[correct(j) | i not in the subset]
-
-    over all j of a test set where `test_correct` (models, tests) is given. Otherwise over the other training examples,
-    from only those models that did not train on j: for the others j is no test. Pairs that no models tell apart are
-    left out; the sum is scaled up by their share.
-
-    Returns:
-        influence max and influence sum-abs. Pairs are visited in blocks, one matrix product per block and half of the
-        models, so memory does not grow with n squared.
+    Pairs are visited in blocks, one matrix product per block and half of the models, so memory does not grow with n
+    squared.
     """
     _check(masks, correct)
     n, halves = masks.shape[1], _halves(len(masks))
@@ -129,7 +158,7 @@ def influence(masks: Mask, correct: Mask, *, test_correct: Mask | None = None) -
     with np.errstate(divide="ignore", invalid="ignore"):
         sums *= others / pairs
     tops[pairs == 0] = np.nan
-    return Estimate(tops[0], (tops[1], tops[2])), Estimate(sums[0], (sums[1], sums[2]))
+    return EnsembleScores(tops[0], (tops[1], tops[2])), EnsembleScores(sums[0], (sums[1], sums[2]))
 
 
 def _pair_counts(inside: NDArray[np.float32], tested: Mask, apart: Mask | None) -> tuple[Any, Any, Any, Any]:
@@ -167,7 +196,9 @@ def _halves(models: int) -> tuple[slice, slice]:
 
 def _check(masks: Mask, correct: Mask) -> None:
     if masks.shape != correct.shape or masks.ndim != 2:
-        raise PareError(f"masks and correct must both be (models, examples), got {masks.shape} and {correct.shape}.")
+        raise PareError(
+            f"trained_on and correct must both be (models, examples), got {masks.shape} and {correct.shape}."
+        )
     inside = masks.sum(axis=0)
     for rows, where in ((np.flatnonzero(inside == len(masks)), "all"), (np.flatnonzero(inside == 0), "none")):
         if len(rows):
@@ -175,34 +206,3 @@ def _check(masks: Mask, correct: Mask) -> None:
                 f"{name_rows(rows)} was in {where} of the {len(masks)} training subsets: there is nothing to compare; "
                 f"train models with and without every example."
             )
-
-
-# --- how far to trust an estimate ----------------------------------------------------------------------------------
-
-
-def spearman_brown(split_half: float) -> float:
-    """The reliability of the whole from the correlation of its halves."""
-    return 2 * split_half / (1 + split_half) if split_half > 0 else 0.0
-
-
-def models_needed(models: int, reliability: float, target: float = _STEADY) -> int | None:
-    """How many models would have the target reliability by the Spearman-Brown formula; None if there is no saying."""
-    if reliability <= 0:
-        return None
-    return math.ceil(models * target * (1 - reliability) / (reliability * (1 - target)))
-
-
-def reliability_facts(metric: str, estimate: Estimate, models: int) -> dict[str, Any]:
-    """What a user should know of an estimate: how many models, how reliable, and a warning where it is not."""
-    half = estimate.split_half
-    whole = spearman_brown(half)
-    facts: dict[str, Any] = {"models": models, "split_half": half, "reliability": whole}
-    if whole < _STEADY:
-        needed = models_needed(models, whole)
-        what = "noise" if whole < _NOISE else "unsteady"
-        how_many = f"about {needed} models would be needed" if needed else "no number of models can be named"
-        facts["warnings"] = [
-            f"{metric} from {models} models is {what}: reliability {whole:.2f} (two halves of the models correlate by "
-            f"{half:.2f}); for {_STEADY} {how_many}, by the Spearman-Brown formula."
-        ]
-    return facts

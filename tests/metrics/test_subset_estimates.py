@@ -9,17 +9,12 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from paredown.errors import PareError
-from paredown.metrics import memorization as subsampling
+from paredown.metrics import subset_estimates
 from paredown.metrics.disagreement import Votes, misclassified
-from paredown.metrics.memorization import (
-    Estimate,
-    balanced_masks,
-    influence,
-    memorization,
-    models_needed,
-    reliability_facts,
-    spearman_brown,
-)
+from paredown.metrics.reliability import EnsembleScores, models_needed, reliability_facts, spearman_brown
+from paredown.metrics.subset_estimates import balanced_masks
+from paredown.metrics.subset_estimates import estimate_influence as influence
+from paredown.metrics.subset_estimates import estimate_memorization as memorization
 
 
 def table(*rows: str) -> np.ndarray:
@@ -75,7 +70,7 @@ def slow_influence(masks: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, 
 @pytest.mark.parametrize(("models", "block"), [(40, 2048), (40, 7), (9, 7)])
 def test_influence_on_examples_left_out_is_the_slow_one(models: int, block: int, monkeypatch) -> None:
     """In one block and in many, and (9 models) where some pairs are never told apart."""
-    monkeypatch.setattr(subsampling, "_BLOCK", block)
+    monkeypatch.setattr(subset_estimates, "_BLOCK", block)
     distance, labels = line(30)
     masks = balanced_masks(models, 30, share=0.7, seed=1)
     correct = nearest_neighbour(masks, distance, labels)
@@ -182,7 +177,7 @@ def test_reliability_of_true_scores_with_noise(rng) -> None:
     signal = rng.standard_normal(20_000)
     halves = tuple(signal + rng.standard_normal(20_000) for _ in range(2))
     whole = np.mean(halves, axis=0)
-    facts = reliability_facts("memorization", Estimate(whole, halves), 100)
+    facts = reliability_facts("memorization", EnsembleScores(whole, halves), 100)
     assert facts["split_half"] == pytest.approx(0.5, abs=0.03)
     assert facts["reliability"] == pytest.approx(spearmanr(whole, signal).statistic ** 2, abs=0.03)
     assert facts["warnings"][0].startswith("memorization from 100 models is unsteady: reliability 0.6")
@@ -190,10 +185,10 @@ def test_reliability_of_true_scores_with_noise(rng) -> None:
 
 def test_noise_is_called_noise(rng) -> None:
     halves = tuple(rng.standard_normal(500) for _ in range(2))
-    facts = reliability_facts("influence_max", Estimate(halves[0], halves), 120)
+    facts = reliability_facts("influence_max", EnsembleScores(halves[0], halves), 120)
     assert facts["models"] == 120
     assert "influence_max from 120 models is noise: reliability 0." in facts["warnings"][0]
-    same = reliability_facts("memorization", Estimate(halves[0], (halves[0], halves[0])), 120)
+    same = reliability_facts("memorization", EnsembleScores(halves[0], (halves[0], halves[0])), 120)
     assert same["reliability"] == 1
     assert "warnings" not in same
 

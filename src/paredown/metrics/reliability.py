@@ -1,0 +1,58 @@
+"""How far to trust scores from an ensemble: whether two halves of its models rank the examples alike."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paredown.correlations import rank_correlation
+from paredown.metrics.prediction_arrays import Values
+
+__all__ = ["EnsembleScores", "models_needed", "reliability_facts", "spearman_brown"]
+
+_STEADY = 0.7  # the reliability below which the result carries a warning
+_NOISE = 0.3  # and that below which the warning says noise
+
+
+class EnsembleScores(NamedTuple):
+    """Scores from all models, and the same from two halves of the models, which tell how far to trust them."""
+
+    values: Values
+    halves: tuple[Values, Values]
+
+    @property
+    def split_half(self) -> float:
+        """Spearman's correlation of the two halves over the examples that both could score."""
+        first, second = self.halves
+        both = np.isfinite(first) & np.isfinite(second)
+        return rank_correlation(first[both], second[both], constant=0.0) if both.sum() > 2 else 0.0
+
+
+def spearman_brown(split_half: float) -> float:
+    """The reliability of the whole from the correlation of its halves."""
+    return 2 * split_half / (1 + split_half) if split_half > 0 else 0.0
+
+
+def models_needed(models: int, reliability: float, target: float = _STEADY) -> int | None:
+    """How many models would have the target reliability by the Spearman-Brown formula; None if there is no saying."""
+    if reliability <= 0:
+        return None
+    return math.ceil(models * target * (1 - reliability) / (reliability * (1 - target)))
+
+
+def reliability_facts(metric: str, scores: EnsembleScores, models: int) -> dict[str, Any]:
+    """What a user should know of the scores: how many models, how reliable, and a warning where it is not."""
+    half = scores.split_half
+    whole = spearman_brown(half)
+    facts: dict[str, Any] = {"models": models, "split_half": half, "reliability": whole}
+    if whole < _STEADY:
+        needed = models_needed(models, whole)
+        what = "noise" if whole < _NOISE else "unsteady"
+        how_many = f"about {needed} models would be needed" if needed else "no number of models can be named"
+        facts["warnings"] = [
+            f"{metric} from {models} models is {what}: reliability {whole:.2f} (two halves of the models correlate by "
+            f"{half:.2f}); for {_STEADY} {how_many}, by the Spearman-Brown formula."
+        ]
+    return facts

@@ -16,7 +16,7 @@ def correlation(a: ArrayLike, b: ArrayLike, *, constant: float = math.nan) -> fl
     both = both[:, np.isfinite(both).all(axis=0)]
     if both.shape[1] < 2 or (np.ptp(both, axis=1) == 0).any():
         return constant
-    return float(np.corrcoef(both)[0, 1])
+    return float(np.corrcoef(*both)[0, 1])
 
 
 def rank_correlation(a: ArrayLike, b: ArrayLike, *, constant: float = math.nan) -> float:

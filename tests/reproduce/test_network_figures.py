@@ -17,6 +17,7 @@ from PIL import Image
 import paredown as pdn
 from paredown.reproduce import Table
 from paredown.reproduce import extreme_images as extremes
+from paredown.reproduce.data_folders import Dataset
 from paredown.reproduce.figures import fig4a, fig4b, fig6a, fig6bc, fig_extremes, fig_ood, fig_shape_bias
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.stimuli import coarse_classes, hybrids, read_human_trials, read_stimuli

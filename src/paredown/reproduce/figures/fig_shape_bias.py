@@ -98,7 +98,7 @@ def _difference(table: Table, strategy: str, keep_fraction: float) -> tuple[floa
     apart = shape_bias(rows) - shape_bias(full)
     stimuli = 0.0
     for group in (rows, full):
-        decided = np.mean(group["shape_decisions"] + group["texture_decisions"])
+        decided = float(np.mean(group["shape_decisions"] + group["texture_decisions"]))
         stimuli += share_error(float(np.mean(shape_bias(group))), decided) ** 2
     return float(apart.mean()), max(standard_error(apart), float(np.sqrt(stimuli)))
 

@@ -825,3 +825,11 @@ def test_classes_of_tars_keep_leading_zeros(tmp_path: Path) -> None:
     labels = open_source(tmp_path / "0.tar").labels
     assert labels is not None
     assert labels.names.tolist() == ["01", "1", "²"]
+
+
+@pytest.mark.parametrize("size", [3e38, 1e38, 1.0, 1e-20, 1e-40])
+def test_rows_of_any_length_have_a_direction(size) -> None:
+    rows = np.array([[size, size, 0.0, 0.0], [0.0, 0.0, -size, 0.0]], np.float32)
+    units = unit_rows(rows, ids=np.arange(2), first=0, where="x")
+    np.testing.assert_allclose(units, [[0.5**0.5, 0.5**0.5, 0, 0], [0, 0, -1, 0]], rtol=1e-6)
+    assert units.dtype == np.float32

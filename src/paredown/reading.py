@@ -324,8 +324,10 @@ def check_chunks(file: pq.ParquetFile, column: str) -> None:
 def _parquet_size(file: pq.ParquetFile, columns: Sequence[str] | None) -> int:
     """At least how many bytes some columns take in memory, as the file declares them."""
     widths = [_width(field.type) for field in file.schema_arrow if columns is None or field.name in columns]
-    whole = 0 if columns else sum(file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups))
-    return max(whole, file.metadata.num_rows * sum(widths))
+    groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+    whole = 0 if columns else sum(group.total_byte_size for group in groups)
+    rows = max(file.metadata.num_rows, sum(group.num_rows for group in groups))  # pyarrow makes room for the latter
+    return max(whole, rows * sum(widths))
 
 
 def _width(kind: pa.DataType) -> int:

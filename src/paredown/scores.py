@@ -26,6 +26,7 @@ __all__ = [
     "usable_rows",
 ]
 
+_PLAIN_LENGTHS = (2.0**-100, 2.0**127)  # of rows that float32 divides by; others need float64
 _EXACT_FLOAT = 2**53  # above it neighbouring whole numbers are the same floating-point number
 
 
@@ -202,7 +203,10 @@ def unit_rows(block: NDArray[Any], *, ids: NDArray[Any], first: int, where: str)
             f"{where}: embedding {name_rows(bad + first, ids=ids[bad])} holds {what}; "
             f"mend the embeddings, or leave such rows out with on_error='skip' (--on-error skip)."
         )
-    return vectors / norms[:, None].astype(np.float32)
+    units = vectors / np.clip(norms, *_PLAIN_LENGTHS)[:, None].astype(np.float32)
+    odd = np.flatnonzero((norms < _PLAIN_LENGTHS[0]) | (norms > _PLAIN_LENGTHS[1]))
+    units[odd] = vectors[odd].astype(np.float64) / norms[odd, None]
+    return units
 
 
 def usable_rows(block: NDArray[Any]) -> NDArray[np.bool_]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from pathlib import Path
 
@@ -185,6 +186,14 @@ def test_hugging_face_folder(tmp_path, vectors) -> None:
     assert len(open_source(tmp_path / "pictures", split="test")) == 1
     with pytest.raises(PareError, match=r"there is no split 'valid'; it has train, test; name one with --split"):
         open_source(tmp_path / "pictures", split="valid")
+
+    state = tmp_path / "pictures" / "train" / "state.json"
+    state.write_text(
+        json.dumps(json.loads(state.read_text()) | {"_format_columns": ["label"]})
+    )  # which hides the images
+    hidden = open_source(tmp_path / "pictures")
+    assert isinstance(hidden, ImageSource)
+    assert [image.getpixel((0, 0)) for image in hidden.images()] == list(range(6))  # type: ignore[union-attr]
 
     table = datasets.Dataset.from_dict({"embedding": vectors.tolist(), "id": [f"r{i}" for i in range(20)]})
     table.save_to_disk(tmp_path / "table")

@@ -103,7 +103,9 @@ class HuggingFaceImages(ImageSource):
 
         self.dataset = dataset
         # Undecoded, so that one broken image is one broken image and not the end of the run.
-        self._images = dataset.select_columns([column]).cast_column(column, datasets.Image(decode=False))
+        # The format that the folder asks for may leave the column out.
+        plain = dataset.select_columns([column]).with_format(None)
+        self._images = plain.cast_column(column, datasets.Image(decode=False))
         self._column = column
         self._describe(str(path), "Hugging Face dataset", ids=ids, labels=labels)
 

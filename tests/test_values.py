@@ -36,7 +36,7 @@ from paredown.errors import PareError
 from paredown.ids import check_ids, find_ids, hash_ids, id_array, join_ids
 from paredown.pruning import class_table, write_selection
 from paredown.score_files import read_manifest, read_scores, write_scores, write_table
-from paredown.scores import Labels, Scores, join_labels
+from paredown.scores import Labels, Scores, join_labels, unit_rows
 from paredown.scoring.imported_scores import import_scores
 from paredown.selection.streamed import open_table, select_streamed
 from paredown.sources import load_column, open_source

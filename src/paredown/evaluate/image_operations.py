@@ -49,16 +49,14 @@ def zoom(images: Floats, factor: float) -> Floats:
 
 def displace(images: Floats, shift: NDArray[np.floating]) -> Floats:
     """Each pixel from `shift` (rows, 2, height, width) pixels away, bilinear; the edges are repeated."""
-    rows, height, width = images.shape[:3]
-    y = np.clip(np.arange(height)[:, None] + shift[:, 0], 0, height - 1)
-    x = np.clip(np.arange(width) + shift[:, 1], 0, width - 1)
-    top, left = y.astype(np.int64), x.astype(np.int64)
-    bottom, right = np.minimum(top + 1, height - 1), np.minimum(left + 1, width - 1)
-    down, across = ((part - np.floor(part)).astype(np.float32)[..., None] for part in (y, x))
-    row = np.arange(rows)[:, None, None]
-    upper = images[row, top, left] * (1 - across) + images[row, top, right] * across
-    lower = images[row, bottom, left] * (1 - across) + images[row, bottom, right] * across
-    return upper * (1 - down) + lower * down
+    from scipy.ndimage import map_coordinates
+
+    found = np.empty_like(images)
+    for image, (down, across), result in zip(images, shift, found, strict=True):
+        place = [np.arange(image.shape[0])[:, None] + down, np.arange(image.shape[1]) + across]
+        for channel in range(image.shape[2]):
+            map_coordinates(image[..., channel], place, output=result[..., channel], order=1, mode="nearest")
+    return found
 
 
 def smooth_field(size: tuple[int, int], draw: np.random.Generator) -> Floats:

@@ -88,7 +88,7 @@ SETTINGS = [
     ("prune images -o out --option restarts=x", "option 'restarts' of metric 'prototypes' is a whole number"),
     ("prune images -o out --metric el2n --recipe mpl", "Did you mean 'mlp'?"),
     ("prune images -o out --model none.npz", "none.npz"),
-    ("prune images -o out --seed -1", "Invalid value for '--seed'"),
+    ("prune images -o out --seed -1", "--seed must be a whole number"),
     ("prune images -o taken", "taken exists already"),
     ("prune images -o file/out", "is not a folder"),
     ("prune images -o file --overwrite", "file is a file, but a folder would be written there"),

@@ -88,10 +88,3 @@ def test_pruning_is_by_one_metric(paredown, files) -> None:
     result = paredown("prune", "x.npy", "--metric", "prototypes,density", "-o", "pruned")
     assert result.returncode == 2
     assert "kept by one metric" in result.stderr
-
-
-def test_help_names_every_metric() -> None:
-    from paredown.cli import scoring_options as scoring
-
-    (option,) = scoring.Metric.__metadata__
-    assert set(pdn.METRICS) <= set(option.help.replace(",", " ").replace(".", " ").split())

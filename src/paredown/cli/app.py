@@ -1,26 +1,138 @@
-"""The typer application every verb registers with."""
+"""The typer application every verb registers with: how options are grouped, shown and suggested."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields, is_dataclass
+from difflib import get_close_matches
+from functools import wraps
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
+from paredown.cli.choices import fill_choices
 from paredown.cli.terminal import say
 from paredown.version import __version__
 
-__all__ = ["JsonOption", "app"]
+__all__ = ["JsonOption", "Overwrite", "Panel", "app", "basic", "near_options"]
 
-app = typer.Typer(
+Panel = Literal["Basics", "Selection", "Metric", "Training", "Input", "Scale", "Advanced"]
+_PANELS = get_args(Panel)  # in the order in which they are shown
+
+# As one comes to need them; others follow.
+_ORDER = ("demo", "embed", "score", "prune", "export", "sweep", "theory", "simulate", "reproduce", "verify", "clean")
+
+# What people type who know other tools: word -> option.
+_ALIASES = {
+    "clusters": "--k",
+    "force": "--overwrite",
+    "format": "--to",
+    "fraction": "--keep-fraction",
+    "output": "--out",
+    "random-state": "--seed",
+}
+
+
+class _TidyHelp:
+    """A command whose help lists the choices of the registries, its groups in one order, and flags without a type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+            if param.name == "help" and any(_panel_number(other) == 0 for other in params):
+                param.rich_help_panel = basic
+            if param.param_type_name == "argument":
+                param.display_type_rich = lambda ctx: None  # its name and help say enough
+        return sorted(params, key=_panel_number)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for param in self.get_params(ctx):
+            if getattr(param, "help", None):
+                param.help = fill_choices(param.help)
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+class _Verb(_TidyHelp, TyperCommand):
+    pass
+
+
+class _Verbs(_TidyHelp, TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(
+            super().list_commands(ctx), key=lambda verb: _ORDER.index(verb) if verb in _ORDER else len(_ORDER)
+        )
+
+
+class _App(typer.Typer):
+    def command(self, *arguments: Any, **settings: Any) -> Callable[[Any], Any]:
+        register = super().command(*arguments, **{"cls": _Verb, **settings})
+        return lambda function: register(_expanded(function))
+
+
+app = _App(
     name="paredown",
+    cls=_Verbs,
     help="Pare a training set down to the examples worth training on.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
+    epilog="Example: `paredown prune embeddings.npy --keep-fraction 0.8 -o pruned`",
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+basic: Panel = "Basics"
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON and nothing else.", rich_help_panel=basic)
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=basic)]
+
+
+def near_options(given: str, known: Iterable[str]) -> list[str]:
+    """The options that someone who typed an unknown one may have meant."""
+    options = [option for option in known if option.startswith("--")]
+    if _ALIASES.get(given.lstrip("-")) in options:
+        return [_ALIASES[given.lstrip("-")]]
+    begun = [option for option in options if option.startswith(given)]
+    return begun or get_close_matches(given, options, n=2)
+
+
+def _expanded(function: Callable[..., None]) -> Callable[..., None]:
+    """A verb whose parameters that are dataclasses became their fields: options that several verbs share."""
+    hints = get_type_hints(function, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in groups:
+            parameters += _parameters(groups[name])
+        else:
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name]))
+
+    @wraps(function)
+    def verb(**values: Any) -> None:
+        made = {name: group(**{f.name: values.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        function(**values, **made)
+
+    verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    verb.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return verb
+
+
+def _parameters(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    empty, kind = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(f.name, kind, default=empty if f.default is MISSING else f.default, annotation=hints[f.name])
+        for f in fields(group)
+    ]
+
+
+def _panel_number(param: Any) -> int:
+    panel = getattr(param, "rich_help_panel", None)
+    return _PANELS.index(panel) if panel in _PANELS else -1
 
 
 def _print_version(wanted: bool) -> None:

@@ -10,19 +10,7 @@ import typer
 
 from paredown.cli.announced_outputs import current
 from paredown.cli.app import JsonOption, app
-from paredown.cli.source_options import (
-    Columns,
-    IdFile,
-    LabelFile,
-    Memory,
-    OnBad,
-    Seed,
-    Split,
-    TrustSource,
-    open_sources,
-    show_skipped,
-    show_warnings,
-)
+from paredown.cli.source_options import SourceOptions, show_skipped, show_warnings
 from paredown.cli.terminal import emit, progress_bar, say
 from paredown.text import quoted
 
@@ -41,60 +29,92 @@ def embed(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write.", show_default=False)],
-    encoder: Annotated[
-        str,
+    out: Annotated[
+        Path,
         typer.Option(
-            help="auto, pixels, efficientnet_lite0, swav, dino, timm:NAME, torchvision:NAME, "
-            "open_clip:ARCH/PRETRAINED, resnet50:CHECKPOINT or onnx:FILE."
+            "-o", "--out", metavar="DIR", help="Folder to write.", show_default=False, rich_help_panel="Basics"
         ),
+    ],
+    options: SourceOptions,
+    encoder: Annotated[
+        str, typer.Option(metavar="NAME", help="The network to embed with:\n{encoders}\n", rich_help_panel="Basics")
     ] = "auto",
-    download: Annotated[bool, typer.Option("--download", help="Let `auto` fetch pretrained weights.")] = False,
+    download: Annotated[
+        bool, typer.Option("--download", help="Let `auto` download pretrained weights.", rich_help_panel="Basics")
+    ] = False,
     weights: Annotated[
-        Path | None, typer.Option(help="Local file of weights for timm:NAME and torchvision:NAME.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Local weights for timm:NAME and torchvision:NAME.", rich_help_panel="Advanced"
+        ),
     ] = None,
-    image_size: Annotated[int | None, typer.Option(help="Another image size than the encoder's own.")] = None,
-    runtime: Annotated[str, typer.Option(help="auto, onnx or torch.")] = "auto",
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PIXELS",
+            help="Resize images to this size.",
+            show_default="the encoder's own",
+            rich_help_panel="Advanced",
+        ),
+    ] = None,
+    runtime: Annotated[
+        str, typer.Option(metavar="NAME", help="What runs the network: {runtimes}.", rich_help_panel="Advanced")
+    ] = "auto",
     train_encoder: Annotated[
         Path | None,
         typer.Option(
-            "--train-encoder",
             metavar="FILE.onnx",
-            help="Train a small encoder on the images first, without labels (SimCLR), and keep it in this file.",
+            help="First train a small encoder on these images, without labels (SimCLR), and save it in this file.",
+            rich_help_panel="Training",
         ),
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Passes over the images for --train-encoder.")] = 30,
+    epochs: Annotated[
+        int, typer.Option(metavar="N", help="Epochs of --train-encoder.", rich_help_panel="Training")
+    ] = 30,
     flip: Annotated[
-        bool, typer.Option(help="Whether --train-encoder takes mirror images for the same; not for text or digits.")
+        bool,
+        typer.Option(
+            help="Whether --train-encoder treats mirror images as the same; not for text or digits.",
+            rich_help_panel="Training",
+        ),
     ] = True,
-    dtype: Annotated[str, typer.Option(help="float16 or float32.")] = "float16",
+    dtype: Annotated[
+        str, typer.Option(metavar="NAME", help="Numbers are stored as float16 or float32.", rich_help_panel="Advanced")
+    ] = "float16",
     shard_size: Annotated[
-        int, typer.Option(help="Images per shard. An interrupted run repeats at most one shard.")
+        int,
+        typer.Option(
+            metavar="N",
+            help="Images per shard. An interrupted run repeats at most one shard.",
+            rich_help_panel="Scale",
+        ),
     ] = 1024,
     workers: Annotated[
-        int | None, typer.Option(help="Threads that decode images.", show_default="one per core")
+        int | None,
+        typer.Option(
+            metavar="N", help="Threads that decode images.", show_default="one per core", rich_help_panel="Scale"
+        ),
     ] = None,
-    labels: LabelFile = None,
-    ids: IdFile = None,
-    column: Columns = None,
-    split: Split = None,
-    on_error: OnBad = "raise",
-    memory: Memory = "1GiB",
-    seed: Seed = 0,
-    trust_source: TrustSource = False,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Replace a store made with other settings, once the new one is complete."),
+        typer.Option(
+            "--overwrite",
+            help="Replace a store made with other settings, once the new one is complete.",
+            rich_help_panel="Basics",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn images into embeddings that score and prune take; the same command again finishes a stopped run."""
+    """Turn images into embeddings for score and prune.
+
+    Run the same command again to finish an interrupted run.
+    """
     from paredown.embeddings import check_embedding
     from paredown.embeddings import embed as embed_source
     from paredown.files import check_all_apart, check_distinct
 
     check_distinct(out, train_encoder)
-    check_all_apart((out, train_encoder), [source, labels, ids, weights])
+    check_all_apart((out, train_encoder), [source, options.labels, options.ids, weights])
     current.grows(out, "finished shards")
     check_embedding(
         encoder,
@@ -107,14 +127,13 @@ def embed(
     )
     if train_encoder is not None:
         _check_training(train_encoder, encoder, epochs)
-    (opened,) = open_sources(
-        [source], labels=labels, ids=ids, columns=column, split=split, on_error=on_error, memory=memory
-    )
+    options.check()
+    (opened,) = options.open([source])
     start = time.perf_counter()
     trained = None
     if train_encoder is not None:
-        options = {"epochs": epochs, "flip": flip, "seed": seed, "on_error": on_error, "overwrite": overwrite}
-        trained = _train(opened, train_encoder, image_size, options)
+        training = {"epochs": epochs, "flip": flip, "seed": options.seed, "on_error": options.on_error}
+        trained = _train(opened, train_encoder, image_size, training | {"overwrite": overwrite})
     store = embed_source(
         opened,
         out=out,
@@ -126,10 +145,10 @@ def embed(
         dtype=dtype,
         shard_size=shard_size,
         workers=workers,
-        on_error=on_error,  # type: ignore[arg-type]  # checked by open_source
-        seed=seed,
+        on_error=options.on_error,  # type: ignore[arg-type]  # checked by open_source
+        seed=options.seed,
         overwrite=overwrite,
-        trust_source=trust_source,
+        trust_source=options.trust_source,
         track=progress_bar,
     )
     seconds = time.perf_counter() - start

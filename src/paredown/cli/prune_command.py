@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, app
-from paredown.cli.scoring_options import (
-    Embeddings,
-    Encoder,
-    Epochs,
-    Exact,
-    K,
-    Kernel,
-    Members,
-    Metric,
-    MetricOptions,
-    ModelFile,
-    PseudoLabels,
-    Recipe,
-    SaveModel,
-    WarmStart,
-    announce,
-    asked,
-    metric_options,
-    ready_encoder,
-    show_scoring,
-)
-from paredown.cli.source_options import (
-    Columns,
-    IdFile,
-    LabelFile,
-    Memory,
-    OnBad,
-    Overwrite,
-    Seed,
-    Sources,
-    Split,
-    TrustSource,
-    open_sources,
-    read_column,
-    show_warnings,
-)
+from paredown.cli.app import JsonOption, Overwrite, app
+from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
+from paredown.cli.source_options import IdFile, Sources, TrustSource, read_column, show_warnings
 from paredown.cli.terminal import Grid, aside, compose, emit, progress_bar, say
 from paredown.text import quoted
 
@@ -55,116 +22,108 @@ if TYPE_CHECKING:
 _SHOWN_CLASSES = 20  # rows of the class table on screen; the file has all of them
 
 
-@app.command(epilog="Example: `paredown prune embeddings.npy --keep-fraction 0.8 -o pruned`")
-def prune(
-    sources: Sources,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write.", show_default=False)],
-    keep_fraction: Annotated[float, typer.Option(help="Fraction of the examples to keep, in (0, 1].")] = 0.8,
+@dataclass(frozen=True, kw_only=True)
+class SelectionOptions:
+    """Which of the scored examples are kept."""
+
     strategy: Annotated[
-        str, typer.Option(help="Which to keep: hard, easy, random, window, stratified or moderate.")
-    ] = "hard",
+        str, typer.Option(metavar="NAME", help="Which examples to keep: {strategies}.", rich_help_panel="Selection")
+    ] = "hard"
     balance: Annotated[
         float | None,
         typer.Option(
-            help="Floor: every class (or cluster) keeps at least this share of what equal pruning would leave it; "
-            "0 is off.",
-            show_default="0.5",
+            metavar="SHARE",
+            help="Floor: every class (or cluster) keeps at least this share of what pruning all classes equally would "
+            "leave it; 0 means no floor.",
+            show_default="0.5 where there are labels or clusters",
+            rich_help_panel="Selection",
         ),
-    ] = None,
-    quota: Annotated[str, typer.Option(help="none, proportional or equal numbers per class.")] = "none",
-    drop_hardest: Annotated[float, typer.Option(help="Left out first by window and stratified.")] = 0.05,
-    mix_random: Annotated[float, typer.Option(help="Fraction of the kept ones drawn at random.")] = 0.0,
-    metric: Metric = None,
-    k: K = None,
-    recipe: Recipe = None,
-    members: Members = None,
-    epochs: Epochs = None,
-    pseudo_labels: PseudoLabels = False,
-    labels: LabelFile = None,
-    ids: IdFile = None,
-    column: Columns = None,
-    split: Split = None,
-    encoder: Encoder = "auto",
-    embeddings: Embeddings = None,
-    on_error: OnBad = "raise",
-    kernel: Kernel = None,
-    exact: Exact = False,
-    option: MetricOptions = None,
-    model: ModelFile = None,
-    warm_start: WarmStart = None,
-    save_model: SaveModel = None,
-    memory: Memory = "1GiB",
-    seed: Seed = 0,
-    trust_source: TrustSource = False,
+    ] = None
+    quota: Annotated[
+        str, typer.Option(metavar="KIND", help="Examples per class: {quotas}.", rich_help_panel="Selection")
+    ] = "none"
+    drop_hardest: Annotated[
+        float,
+        typer.Option(
+            metavar="F",
+            help="Fraction of the hardest examples that `window` and `stratified` discard first.",
+            rich_help_panel="Selection",
+        ),
+    ] = 0.05
+    mix_random: Annotated[
+        float,
+        typer.Option(metavar="F", help="Fraction of the kept examples to draw at random.", rich_help_panel="Selection"),
+    ] = 0.0
+
+
+@app.command(epilog="Example: `paredown prune embeddings.npy --keep-fraction 0.8 -o pruned`")
+def prune(
+    sources: Sources,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--out", metavar="DIR", help="Folder to write.", show_default=False, rich_help_panel="Basics"
+        ),
+    ],
+    selecting: SelectionOptions,
+    scoring: ScoringOptions,
+    keep_fraction: Annotated[
+        float, typer.Option(metavar="F", help="Fraction of the examples to keep, in (0, 1].", rich_help_panel="Basics")
+    ] = 0.8,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Keep the examples worth training on: from any source (or scores, or an earlier output) to a manifest."""
+    """Keep the examples worth training on, and write a manifest of them.
+
+    Takes any source, a table of scores, or the output of an earlier prune to select from again.
+    """
     from paredown.errors import PareError
     from paredown.files import check_all_apart, check_distinct, parts_folder
     from paredown.pruning import check_finished, class_table
     from paredown.pruning import prune as prune_source
     from paredown.score_files import is_scores
     from paredown.selection import check_settings
-    from paredown.units import parse_size
 
     checkpoint = parts_folder(out)
-    check_distinct(out, embeddings, save_model)
-    check_all_apart((out, embeddings, save_model), [*sources, labels, ids, model, warm_start])
+    check_distinct(out, scoring.embeddings, scoring.save_model)
+    given_files = (scoring.labels, scoring.ids, scoring.model, scoring.warm_start)
+    check_all_apart((out, scoring.embeddings, scoring.save_model), [*sources, *given_files])
     current.writes(out, overwrite=overwrite, folder=True, parts=checkpoint, sources=sources)
-    check_settings(keep_fraction, strategy, balance or 0.0, quota, drop_hardest, mix_random, seed)
-    parse_size(memory)
+    scoring.check()
+    settings = vars(selecting) | {"keep_fraction": keep_fraction, "seed": scoring.seed}
+    check_settings(**settings | {"balance": selecting.balance or 0.0})
     if not overwrite:
-        check_finished(out, {"keep_fraction": keep_fraction, "strategy": strategy, "quota": quota, "seed": seed})
+        check_finished(out, {name: settings[name] for name in ("keep_fraction", "strategy", "quota", "seed")})
     source: Any = sources[0]
     table_labels: Any = None
-    (name, *more), given = asked(metric, model)
+    (metric, *more), model = scoring.metrics_and_model()
     if more:
-        raise PareError(f"examples are kept by one metric, and {metric} were given; `paredown score` takes several.")
+        raise PareError(f"prune selects by one metric, but --metric {scoring.metric} was given; score takes several.")
+    models = {"model": model, "start": scoring.warm_start, "save_model": scoring.save_model}
     if len(sources) == 1 and is_scores(source):
-        table_labels = read_column(labels)
-        models = {"model": given, "start": warm_start, "save_model": save_model}
-        scoring = {name: value for name, value in models.items() if value is not None}  # refused by `prune`
-        _announce_table(source, name, memory)
+        table_labels = read_column(scoring.labels)
+        options = {name: value for name, value in models.items() if value is not None}  # refused by `prune`
+        _announce_table(source, metric, scoring.memory)
     else:
-        scoring = metric_options(
-            [name],
-            option,
-            encoder=encoder,
-            kernel=kernel,
-            exact=exact,
-            memory=memory if given is None else None,
-            k=k,
-            recipe=recipe,
-            members=members,
-            epochs=epochs,
-            pseudo_labels=pseudo_labels,
+        options = scoring.metric_options([metric])
+        source = scoring.open(sources)
+        models |= {"overwrite": overwrite}
+        encoder = ready_encoder(
+            source, [metric], options, scoring.encoder, seed=scoring.seed, embeddings=scoring.embeddings, **models
         )
-        source = open_sources(
-            sources, labels=labels, ids=ids, columns=column, split=split, on_error=on_error, memory=memory
-        )
-        models = {"model": given, "start": warm_start, "save_model": save_model, "overwrite": overwrite}
-        ready = ready_encoder(source, [name], scoring, encoder, seed=seed, embeddings=embeddings, **models)
-        if given is None:
-            announce(source, [name], scoring, ready)
-        scoring |= {"encoder": ready, "on_error": on_error, "embeddings": embeddings, "checkpoint": checkpoint} | models
-        scoring |= {"trust_source": trust_source}
+        if model is None:
+            announce(source, [metric], options, encoder)
+        options |= scoring.scoring_arguments() | {"encoder": encoder, "checkpoint": checkpoint} | models
     kept = prune_source(
         source,
-        keep_fraction=keep_fraction,
         out=out,
         overwrite=overwrite,
-        metric=name,
-        strategy=strategy,
-        balance=balance,
+        metric=metric,
         labels=table_labels,
-        seed=seed,
         track=progress_bar,
-        memory=memory,
-        scoring=scoring,
-        quota=quota,
-        drop_hardest=drop_hardest,
-        mix_random=mix_random,
+        memory=scoring.memory,
+        scoring=options,
+        **settings,
     )
     table, b = class_table(kept)
     result = {
@@ -190,15 +149,27 @@ def prune(
 
 @app.command(epilog="Example: `paredown export pruned --to indices -o kept.npy`")
 def export(
-    manifest: Annotated[Path, typer.Argument(help="A manifest, or the folder that prune wrote.", show_default=False)],
-    out: Annotated[Path, typer.Option("-o", "--out", help="File or folder to write.", show_default=False)],
-    to: Annotated[
-        str, typer.Option(help="ids, paths, indices, uids (DataComp), images, webdataset or huggingface.")
-    ] = "ids",
-    source: Annotated[Path | None, typer.Option(help="Where the data are now, if they moved.")] = None,
+    manifest: Annotated[
+        Path, typer.Argument(metavar="MANIFEST", help="A manifest, or the folder that prune wrote.", show_default=False)
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--out", metavar="PATH", help="File or folder to write.", show_default=False, rich_help_panel="Basics"
+        ),
+    ],
+    to: Annotated[str, typer.Option(metavar="NAME", help="The form:\n{exports}\n", rich_help_panel="Basics")] = "ids",
+    source: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Where the data are now, if they moved.", rich_help_panel="Input"),
+    ] = None,
     ids: IdFile = None,
-    link: Annotated[str, typer.Option(help="For images: copy, hard or symbolic links.")] = "copy",
-    shard_size: Annotated[int, typer.Option(help="For webdataset: examples per tar.")] = 10_000,
+    link: Annotated[
+        str, typer.Option(metavar="KIND", help="How `images` places files: {links}.", rich_help_panel="Advanced")
+    ] = "copy",
+    shard_size: Annotated[
+        int, typer.Option(metavar="N", help="Examples per tar file of `webdataset`.", rich_help_panel="Advanced")
+    ] = 10_000,
     trust_source: TrustSource = False,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,

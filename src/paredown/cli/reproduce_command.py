@@ -41,9 +41,10 @@ def reproduce(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Make again what is there already.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make figures of the paper: picture, data as CSV, and whether each claim behind them held.
+    """Reproduce figures of the paper, and check their claims.
 
-    A figure that is complete already is not made again, so that a stopped run goes on where it was.
+    Writes a picture, its data as CSV and the verdict on every claim. Figures that are complete are not made again, so
+    the same command resumes an interrupted run.
     """
     from paredown.reproduce import FIGURES, rehearse_figures, reproduce_figures
 

@@ -24,14 +24,14 @@ from paredown.cli import (  # noqa: F401
     verify_command,
 )
 from paredown.cli.announced_outputs import current, starts_over
-from paredown.cli.app import app
+from paredown.cli.app import app, near_options
 from paredown.cli.terminal import aside, encode_all, flush
 from paredown.errors import PareError
 from paredown.workers import DEBUG
 
 __all__ = ["BUG", "MISTAKE", "app", "run"]
 
-MISTAKE = 2  # the user can mend it: the command, a file, the memory or the disk
+MISTAKE = 2  # the user can fix it: the command, a file, the memory or the disk
 BUG = 70  # as in sysexits.h; docs/command-line.md lists all codes
 
 _UsageError: Any = typer.BadParameter.__base__  # typer brings its own click, or takes the installed one
@@ -112,6 +112,10 @@ def _explain_usage(error: Any) -> None:
     message = error.format_message()
     if not message:  # the help, which is printed already
         return
+    if hasattr(error, "possibilities"):  # an unknown option
+        known = [option for param in error.ctx.command.params for option in param.opts]
+        near = near_options(error.option_name, known)
+        message = f"no such option: {error.option_name}." + (f" Did you mean {' or '.join(near)}?" if near else "")
     if error.ctx is not None:
         aside("{}", error.ctx.get_usage())
         aside("[dim]Try '{} {}' for help.[/]", error.ctx.command_path, error.ctx.help_option_names[0])

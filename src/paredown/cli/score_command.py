@@ -8,43 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, app
-from paredown.cli.scoring_options import (
-    Embeddings,
-    Encoder,
-    Epochs,
-    Exact,
-    K,
-    Kernel,
-    Members,
-    Metric,
-    MetricOptions,
-    ModelFile,
-    PseudoLabels,
-    Recipe,
-    SaveModel,
-    WarmStart,
-    announce,
-    asked,
-    metric_options,
-    ready_encoder,
-    show_scoring,
-)
-from paredown.cli.source_options import (
-    Columns,
-    IdFile,
-    LabelFile,
-    Memory,
-    OnBad,
-    Overwrite,
-    Seed,
-    Sources,
-    Split,
-    TrustSource,
-    named_columns,
-    open_sources,
-    read_column,
-)
+from paredown.cli.app import JsonOption, Overwrite, app
+from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
+from paredown.cli.source_options import Sources, named_columns, read_column
 from paredown.cli.terminal import emit, progress_bar, say
 from paredown.text import quoted
 
@@ -54,101 +20,72 @@ if TYPE_CHECKING:
 
 @app.command(epilog="Example: `paredown score embeddings.npy --labels labels.npy -o scores.parquet`")
 def score(
-    out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file to write.", show_default=False)],
+    scoring: ScoringOptions,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--out", metavar="FILE", help="Parquet file to write.", show_default=False, rich_help_panel="Basics"
+        ),
+    ],
     sources: Sources = None,  # type: ignore[assignment]  # typer gives none as None
-    metric: Metric = None,
-    k: K = None,
-    recipe: Recipe = None,
-    members: Members = None,
-    epochs: Epochs = None,
-    pseudo_labels: PseudoLabels = False,
-    labels: LabelFile = None,
-    ids: IdFile = None,
-    column: Columns = None,
-    split: Split = None,
-    encoder: Encoder = "auto",
-    embeddings: Embeddings = None,
-    on_error: OnBad = "raise",
-    kernel: Kernel = None,
-    exact: Exact = False,
-    option: MetricOptions = None,
-    model: ModelFile = None,
-    warm_start: WarmStart = None,
-    save_model: SaveModel = None,
     imported: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="FILE",
-            help="Take scores computed elsewhere, a .csv, .npy, .npz, .pt or .parquet file, in place of computing "
-            "them; they are matched with SOURCE by id if that is given.",
+            help="Import scores computed elsewhere (.csv, .npy, .npz, .pt or .parquet) instead of computing them; "
+            "they are matched with SOURCE by id if that is given.",
+            rich_help_panel="Input",
         ),
     ] = None,
     higher_is: Annotated[
-        str | None, typer.Option(metavar="harder|easier", help="What a high number in that file means.")
+        str | None,
+        typer.Option(metavar="harder|easier", help="What a high score in that file means.", rich_help_panel="Input"),
     ] = None,
-    memory: Memory = "1GiB",
-    seed: Seed = 0,
-    trust_source: TrustSource = False,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give every example a score: higher is harder.
+    """Score how hard every example is; higher is harder.
 
-    Several metrics, with commas between them, make a column each; those that train share the training.
+    Several metrics, separated by commas, become one column each; those that train networks share them.
     """
     from paredown.checkpoint import remove_parts
     from paredown.files import check_all_apart, check_distinct, locked, parts_folder
     from paredown.pruning import digest_of_scores
     from paredown.score_files import check_table_name, check_table_output, write_scores
     from paredown.scoring import request_digest
-    from paredown.units import parse_size
 
     check_table_name(out)
     checkpoint = parts_folder(out)
-    outputs = (out, out.with_suffix(".json"), embeddings, save_model)
-    given_files = [file for file in (labels, ids, model, warm_start, imported) if file is not None]
+    outputs = (out, out.with_suffix(".json"), scoring.embeddings, scoring.save_model)
+    optional_files = (scoring.labels, scoring.ids, scoring.model, scoring.warm_start, imported)
+    given_files = [file for file in optional_files if file is not None]
     check_distinct(*outputs)
     check_all_apart(outputs, [*(sources or ()), *given_files])
     current.writes(out, overwrite=overwrite, parts=checkpoint, sources=sources or ())
-    parse_size(memory)
-    opening = {"labels": labels, "split": split, "on_error": on_error, "memory": memory}
+    scoring.check()
     if imported is not None:
         _check_import(imported, higher_is, sources)
-        opened = open_sources(sources or [], ids=None, columns=None, **opening)  # those of the file of scores
-        given_scores = _import(imported, higher_is, metric, column, opened, labels, ids)
+        opened = scoring.open(sources or [], as_imported=True)
+        given_scores = _import(imported, higher_is, scoring, opened)
         metrics, decided_by = [given_scores.metric], {"imported": digest_of_scores(given_scores)}
         make = lambda: [given_scores]
     else:
         _check_scoring(higher_is, sources)
-        metrics, given = asked(metric, model)
-        options = metric_options(
-            metrics,
-            option,
-            encoder=encoder,
-            kernel=kernel,
-            exact=exact,
-            memory=memory if given is None else None,
-            k=k,
-            recipe=recipe,
-            members=members,
-            epochs=epochs,
-            pseudo_labels=pseudo_labels,
-        )
-        models = {"model": given, "start": warm_start, "save_model": save_model}
+        metrics, model = scoring.metrics_and_model()
+        options = scoring.metric_options(metrics)
+        models = {"model": model, "start": scoring.warm_start, "save_model": scoring.save_model}
         _check_several(metrics, sources, models)
-        opened = open_sources(sources, ids=ids, columns=column, **opening)
-        ready = ready_encoder(
-            opened, metrics, options, encoder, seed=seed, embeddings=embeddings, overwrite=overwrite, **models
-        )
-        options |= {"encoder": ready, "on_error": on_error, "seed": seed, "track": progress_bar}
-        options |= {"embeddings": embeddings, "checkpoint": checkpoint, "keep_checkpoint": True}  # until all is written
-        options |= {"trust_source": trust_source}
+        opened = scoring.open(sources)
+        early = {"seed": scoring.seed, "embeddings": scoring.embeddings, "overwrite": overwrite}
+        encoder = ready_encoder(opened, metrics, options, scoring.encoder, **early, **models)
+        options |= scoring.scoring_arguments() | {"encoder": encoder, "seed": scoring.seed, "track": progress_bar}
+        options |= {"checkpoint": checkpoint, "keep_checkpoint": True}  # until all is written
         decided_by = options | models
 
         def make() -> list[Scores]:
-            if given is None:
-                announce(opened, metrics, options, ready)
+            if model is None:
+                announce(opened, metrics, options, encoder)
             return _score(opened, metrics, models, overwrite, options)
 
     data = {"sources": [source.identity() for source in opened], "metrics": metrics}
@@ -237,23 +174,15 @@ def _score(
     return list(score_all(opened[0], metrics=metrics, **options).values())
 
 
-def _import(
-    file: Path,
-    higher_is: str | None,
-    metric: str | None,
-    column: list[str] | None,
-    opened: list[Any],
-    labels: Path | None,
-    ids: Path | None,
-) -> Scores:
+def _import(file: Path, higher_is: str | None, scoring: ScoringOptions, opened: list[Any]) -> Scores:
     from paredown.scoring.imported_scores import import_scores
 
     return import_scores(
         file,
         higher_is=higher_is,  # type: ignore[arg-type]  # checked by import_scores
-        metric=metric,
-        column=named_columns(column).get("score"),
+        metric=scoring.metric,
+        column=named_columns(scoring.column).get("score"),
         source=opened[0] if opened else None,
-        ids=read_column(ids),
-        labels=None if opened else read_column(labels),
+        ids=read_column(scoring.ids),
+        labels=None if opened else read_column(scoring.labels),
     )

@@ -2,132 +2,172 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paredown.cli.source_options import show_skipped, show_warnings
+from paredown.cli.source_options import SourceOptions, show_skipped, show_warnings
 from paredown.cli.terminal import aside, say
 
 if TYPE_CHECKING:
     from paredown.scoring.saved_models import FittedModel
     from paredown.sources import Source
 
-__all__ = [
-    "Embeddings",
-    "Encoder",
-    "Epochs",
-    "Exact",
-    "K",
-    "Kernel",
-    "Members",
-    "Metric",
-    "MetricOptions",
-    "ModelFile",
-    "PseudoLabels",
-    "Recipe",
-    "SaveModel",
-    "WarmStart",
-    "announce",
-    "asked",
-    "metric_options",
-    "ready_encoder",
-    "show_scoring",
-]
+__all__ = ["ScoringOptions", "announce", "ready_encoder", "show_scoring"]
 
 # Options of metrics that are options of the verbs, and those that decide how much is trained.
 _OWN = ("k", "kernel", "memory", "recipe", "members", "epochs", "pseudo_labels")
 _COSTLY = ("recipe", "members", "epochs", "subset", "folds", "threads")
 
-Metric = Annotated[
-    str | None,
-    typer.Option(
-        help="How hardness is measured. From embeddings: prototypes, supervised_prototypes, typicality, duplicates, "
-        "k_center, density. From training networks: el2n, forgetting, memorization, influence_max, influence_sum_abs, "
-        "active_learning, ddd, aum, margin, entropy, grand, dyn_unc, tdds, confidence, variability, "
-        "correctness. Or random.",
-        show_default="prototypes",
-    ),
-]
-Encoder = Annotated[str, typer.Option(help="How images become embeddings; see paredown embed --help.")]
-Embeddings = Annotated[
-    Path | None,
-    typer.Option(
-        "--embeddings",
-        metavar="DIR",
-        help="Keep the embeddings of images in this folder, and use those that are there.",
-        show_default="beside the output until it is complete",
-    ),
-]
-K = Annotated[int | None, typer.Option(help="Number of prototypes or clusters; chosen from the data if not given.")]
-Kernel = Annotated[str | None, typer.Option(help="How centroids are compared. Every kernel gives the same scores.")]
-Exact = Annotated[bool, typer.Option("--exact", help="The same as --kernel float32; changes no score.")]
-MetricOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        metavar="NAME=VALUE",
-        help="Another option of the metric, such as method=full or restarts=3 (see pdn.METRICS[metric].options).",
-    ),
-]
-ModelFile = Annotated[Path | None, typer.Option("--model", help="Score with a model saved before; nothing is fitted.")]
-WarmStart = Annotated[Path | None, typer.Option(help="Begin the clustering with the centroids of a saved model.")]
-Recipe = Annotated[
-    str | None,
-    typer.Option(
-        help="How networks are trained, for metrics that train: mlp or linear (on embeddings), tiny_cnn, slim_resnet, "
-        "resnet18, resnet18_svhn, resnet50 or vit (on images).",
-        show_default="mlp",
-    ),
-]
-Members = Annotated[int | None, typer.Option(help="How many networks; as many as the recipe says if not given.")]
-Epochs = Annotated[int | None, typer.Option(help="For how long; as long as the recipe says if not given.")]
-PseudoLabels = Annotated[bool, typer.Option("--pseudo-labels", help="Train on k clusters in place of labels.")]
-SaveModel = Annotated[Path | None, typer.Option(help="File to write the fitted model to, such as model.npz.")]
 
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions(SourceOptions):
+    """How examples are scored: the options that `score` and `prune` share."""
 
-def asked(metric: str | None, model: Path | None) -> tuple[list[str], FittedModel | None]:
-    """The names of the metrics, and the model if a file of one is given."""
-    from paredown.scoring.saved_models import read_model
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How hardness is measured. {metrics}",
+            show_default="prototypes",
+            rich_help_panel="Metric",
+        ),
+    ] = None
+    k: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Number of prototypes or clusters.",
+            show_default="chosen from the data",
+            rich_help_panel="Metric",
+        ),
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Another option of the metric, such as method=full or restarts=3. Can be repeated; in Python "
+            "`pdn.METRICS[metric].options` lists them.",
+            rich_help_panel="Metric",
+        ),
+    ] = None
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Score with a saved model; nothing is fitted.", rich_help_panel="Metric"),
+    ] = None
+    save_model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Save the fitted model, for example to model.npz.", rich_help_panel="Metric"),
+    ] = None
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How networks are trained, for metrics that train: {recipes}.",
+            show_default="mlp",
+            rich_help_panel="Training",
+        ),
+    ] = None
+    members: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="How many networks to train.",
+            show_default="set by the recipe",
+            rich_help_panel="Training",
+        ),
+    ] = None
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="How long each network trains.",
+            show_default="set by the recipe",
+            rich_help_panel="Training",
+        ),
+    ] = None
+    pseudo_labels: Annotated[
+        bool,
+        typer.Option(
+            "--pseudo-labels",
+            help="Without labels, train on the k clusters of the embeddings instead.",
+            rich_help_panel="Training",
+        ),
+    ] = False
+    encoder: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Turns images into embeddings; `paredown embed --help` lists encoders.",
+            rich_help_panel="Input",
+        ),
+    ] = "auto"
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Store the embeddings of images here, and reuse those already there.",
+            show_default="next to the output until it is complete",
+            rich_help_panel="Input",
+        ),
+    ] = None
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How centroids are compared: {kernels}. All give the same scores.",
+            show_default="auto",
+            rich_help_panel="Advanced",
+        ),
+    ] = None
+    exact: Annotated[bool, typer.Option("--exact", help="Short for --kernel float32.", rich_help_panel="Advanced")] = (
+        False
+    )
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Start the clustering from the centroids of a saved model.", rich_help_panel="Advanced"
+        ),
+    ] = None
 
-    given = None if model is None else read_model(model)
-    names = metric or ("prototypes" if given is None else given.metric)
-    return [name.strip() for name in names.split(",")], given
+    def metrics_and_model(self) -> tuple[list[str], FittedModel | None]:
+        """The names of the metrics, and the model if a file of one is given."""
+        from paredown.scoring.saved_models import read_model
 
+        model = None if self.model is None else read_model(self.model)
+        names = self.metric or ("prototypes" if model is None else model.metric)
+        return [name.strip() for name in names.split(",")], model
 
-def metric_options(
-    metrics: list[str],
-    texts: list[str] | None,
-    *,
-    encoder: str,
-    kernel: str | None,
-    exact: bool,
-    memory: str | None,
-    **given: Any,
-) -> dict[str, Any]:
-    """The metrics' own options that were given, and the memory to work in where a metric looks at it.
+    def metric_options(self, metrics: list[str]) -> dict[str, Any]:
+        """The metrics' own options that were given, and the memory to work in where a metric takes it.
 
-    Whatever can be wrong with them, and with the names, is found here, before anything is opened.
-    """
-    from paredown.embeddings.encoders import check_encoder
-    from paredown.errors import PareError, unknown_name
-    from paredown.metrics import METRICS
-    from paredown.units import parse_size
+        Mistakes in them, and in the names, are found here, before anything is opened.
+        """
+        from paredown.embeddings.encoders import check_encoder
+        from paredown.errors import PareError, unknown_name
+        from paredown.metrics import METRICS
+        from paredown.units import parse_size
 
-    if exact and kernel not in (None, "float32"):
-        raise PareError(f"--exact is kernel 'float32', and --kernel {kernel} was given; leave one of them out.")
-    given |= {"kernel": "float32" if exact else kernel}
-    options = {name: value for name, value in given.items() if value is not None and value is not False}
-    for metric in metrics:
-        if metric not in METRICS:
-            raise unknown_name("metric", metric, METRICS)
-    options |= _parsed(metrics, texts or [])
-    _check_options(metrics, options)
-    check_encoder(encoder)
-    if memory is not None and any("memory" in METRICS[metric].options for metric in metrics):
-        options["memory"] = parse_size(memory)
-    return options
+        if self.exact and self.kernel not in (None, "float32"):
+            raise PareError(f"--exact means --kernel float32, but --kernel {self.kernel} was given; leave one out.")
+        given = {name: getattr(self, name) for name in ("k", "recipe", "members", "epochs", "pseudo_labels")}
+        given |= {"kernel": "float32" if self.exact else self.kernel}
+        options = {name: value for name, value in given.items() if value is not None and value is not False}
+        for metric in metrics:
+            if metric not in METRICS:
+                raise unknown_name("metric", metric, METRICS)
+        options |= _parsed(metrics, self.option or [])
+        _check_options(metrics, options)
+        check_encoder(self.encoder)
+        if self.model is None and any("memory" in METRICS[metric].options for metric in metrics):
+            options["memory"] = parse_size(self.memory)
+        return options
+
+    def scoring_arguments(self) -> dict[str, Any]:
+        """Arguments of `paredown.score` that are taken as they were given."""
+        return {name: getattr(self, name) for name in ("on_error", "embeddings", "trust_source")}
 
 
 def _check_options(metrics: list[str], options: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,18 +15,11 @@ if TYPE_CHECKING:
     from paredown.sources import Source
 
 __all__ = [
-    "Columns",
     "IdFile",
-    "LabelFile",
-    "Memory",
-    "OnBad",
-    "Overwrite",
-    "Seed",
+    "SourceOptions",
     "Sources",
-    "Split",
     "TrustSource",
     "named_columns",
-    "open_sources",
     "read_column",
     "show_skipped",
     "show_warnings",
@@ -34,59 +28,99 @@ __all__ = [
 Sources = Annotated[
     list[Path],
     typer.Argument(
-        metavar="SOURCE...",
+        metavar="SOURCE",
         help="Embeddings (.npy, .npz, .parquet, or a folder of them), images (a folder, a .csv of paths, .tar files), "
-        "a Hugging Face dataset folder, or a known data set such as mnist:FOLDER. Several embeddings of the same "
-        "examples are an ensemble.",
+        "a Hugging Face dataset folder, or a standard dataset such as mnist:FOLDER. Several embeddings of the same "
+        "examples are scored as an ensemble.",
         show_default=False,
     ),
 ]
-LabelFile = Annotated[Path | None, typer.Option("--labels", help="Labels: .npy, or text with one a line.")]
-IdFile = Annotated[Path | None, typer.Option("--ids", help="Ids: .npy, or text with one a line.")]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option("--column", metavar="ROLE=NAME", help="Which column is the id, label, embedding, path or image."),
+IdFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--ids", metavar="FILE", help="Ids: a .npy file, or a text file with one per line.", rich_help_panel="Input"
+    ),
 ]
-Split = Annotated[str | None, typer.Option(help="Split of a data set, such as test.")]
-OnBad = Annotated[str, typer.Option("--on-error", help="`raise` at the first bad example, or `skip` and list them.")]
-Memory = Annotated[str, typer.Option(help="Memory to work in, such as 512MiB: larger data are sampled and streamed.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Decides samples, ties and everything random.")]
 TrustSource = Annotated[
     bool,
     typer.Option(
         "--trust-source",
-        help="Go on although files were modified since: for those that were only copied or touched.",
+        help="Continue although the files have new modification times: for files that were only copied or touched.",
+        rich_help_panel="Advanced",
     ),
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 
 
-def open_sources(
-    sources: list[Path],
-    *,
-    labels: Path | None,
-    ids: Path | None,
-    columns: list[str] | None,
-    split: str | None,
-    on_error: str,
-    memory: str,
-) -> list[Source]:
-    """Open what the command line names."""
-    from paredown.sources import open_source
-    from paredown.units import parse_size
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """How examples are read: the options of every verb that opens a source."""
 
-    return [
-        open_source(
-            path,
-            labels=read_column(labels),
-            ids=read_column(ids),
-            columns=named_columns(columns),
-            split=split,
-            on_error=on_error,  # type: ignore[arg-type]  # checked by open_source
-            memory=parse_size(memory),
-        )
-        for path in sources
-    ]
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Labels: a .npy file, or a text file with one per line.", rich_help_panel="Input"
+        ),
+    ] = None
+    ids: IdFile = None
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ROLE=NAME",
+            help="Which column of a table holds the id, label, embedding, path or image. Can be repeated.",
+            rich_help_panel="Input",
+        ),
+    ] = None
+    split: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Split of a dataset, such as test.", rich_help_panel="Input")
+    ] = None
+    on_error: Annotated[
+        str,
+        typer.Option(
+            metavar="raise|skip",
+            help="Stop at the first unreadable example, or skip such examples and list them.",
+            rich_help_panel="Input",
+        ),
+    ] = "raise"
+    memory: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory to work in, such as 512MiB. Larger data are sampled and streamed.",
+            rich_help_panel="Scale",
+        ),
+    ] = "1GiB"
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", help="Seed of sampling, tie-breaking and training.", rich_help_panel="Advanced"),
+    ] = 0
+    trust_source: TrustSource = False
+
+    def check(self) -> None:
+        """Raise at a value that is wrong whatever the data are."""
+        from paredown.errors import PareError
+        from paredown.units import parse_size
+
+        parse_size(self.memory)
+        if not 0 <= self.seed < 2**63:
+            raise PareError(f"--seed must be a whole number from 0 to 2^63 - 1, got {self.seed}.")
+
+    def open(self, sources: list[Path], *, as_imported: bool = False) -> list[Source]:
+        """Open what the command line names; ids and columns are not the sources' if scores are imported for them."""
+        from paredown.sources import open_source
+        from paredown.units import parse_size
+
+        return [
+            open_source(
+                path,
+                labels=read_column(self.labels),
+                ids=None if as_imported else read_column(self.ids),
+                columns={} if as_imported else named_columns(self.column),
+                split=self.split,
+                on_error=self.on_error,  # type: ignore[arg-type]  # checked by open_source
+                memory=parse_size(self.memory),
+            )
+            for path in sources
+        ]
 
 
 def named_columns(columns: list[str] | None) -> dict[str, str]:

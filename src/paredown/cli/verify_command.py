@@ -18,16 +18,16 @@ def verify(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH...",
-            help="Stores, scores, manifests, exports, models, recordings, sweeps or figures that paredown wrote.",
+            metavar="PATH",
+            help="Embedding stores, scores, manifests, exports, models, recordings, sweeps or figures.",
             show_default=False,
         ),
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Read outputs in full and compare them with the checksums and digests that were written with them.
+    """Check that outputs are unchanged since paredown wrote them.
 
-    Exits with code 1 if anything is not as it was written.
+    Reads them in full and compares checksums. Exits with code 1 if anything differs.
     """
     from paredown.errors import PareError
     from paredown.verifying import verify as verify_output
@@ -42,16 +42,16 @@ def verify(
     def show() -> None:
         for result in found:
             if result.problems:
-                say("[bold]{}[/] ({}): [red]{} problems[/].", result.path, result.kind, len(result.problems))
+                say("[bold]{}[/] ({}): [red]{} problem(s)[/].", result.path, result.kind, len(result.problems))
             else:
-                say("[bold]{}[/] ({}): [green]as it was written[/].", result.path, result.kind)
+                say("[bold]{}[/] ({}): [green]unchanged[/].", result.path, result.kind)
             for problem in result.problems[:_SHOWN]:
                 say("  {}: {}", problem.path, problem.what)
             if len(result.problems) > _SHOWN:
                 say("  and {} more", len(result.problems) - _SHOWN)
             if result.unchecked:
                 have = "file has" if result.unchecked == 1 else "files have"
-                say("  {:,} {} no digest: only presence and readability were checked.", result.unchecked, have)
+                say("  {:,} {} no checksum: only presence and readability were checked.", result.unchecked, have)
 
     results = [
         {
@@ -72,14 +72,19 @@ def verify(
 
 @app.command(epilog="Example: `paredown clean .`")
 def clean(
-    path: Annotated[Path, typer.Argument(help="An output, or a folder that outputs are in.", show_default=False)],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="An output, or a folder with outputs.", show_default=False)
+    ],
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Also remove finished parts that an interrupted run would go on from.")
+        bool, typer.Option("--unfinished", help="Also remove finished parts that an interrupted run would resume from.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove what killed runs left behind, under paredown's own temporary names and nothing else, and say what."""
+    """Remove temporary files that killed runs left behind.
+
+    Only files with paredown's own temporary names are removed, and each one is listed.
+    """
     from paredown.verifying import clean as clean_up
 
     found = clean_up(path, unfinished=unfinished, dry_run=dry_run)
@@ -91,11 +96,11 @@ def clean(
             elif dry_run and (unfinished or not leftover.resumable):
                 say("would remove [bold]{}[/]: {}", leftover.path, leftover.what)
             else:
-                say("left alone [bold]{}[/]: {}; the same command goes on from there", leftover.path, leftover.what)
+                say("kept [bold]{}[/]: {}; the same command resumes from there", leftover.path, leftover.what)
         if not found:
-            say("[bold]{}[/]: nothing is left of killed runs.", path)
+            say("[bold]{}[/]: no leftovers of killed runs.", path)
         elif not unfinished and any(leftover.resumable for leftover in found):
-            say("Finished parts are removed with --unfinished.")
+            say("Use --unfinished to remove finished parts as well.")
 
     result = [{"path": str(item.path), "what": item.what, "removed": item.removed} for item in found]
     emit({"leftovers": result}, as_json=as_json, show=show)

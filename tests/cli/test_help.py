@@ -25,10 +25,10 @@ _OPTIONS = {
     "embed": "--column --download --dtype --encoder --epochs --flip --ids --image-size --json --labels --memory "
     "--no-flip --on-error --out --overwrite --runtime --seed --shard-size --split --train-encoder "
     "--trust-source --weights --workers -o",
-    "prune": "--balance --column --drop-hardest --embeddings --encoder --epochs --exact --ids --json --k --keep- "
-    "fraction --kernel --labels --members --memory --metric --mix-random --model --on-error --option "
-    "--out --overwrite --pseudo-labels --quota --recipe --save-model --seed --split --strategy --trust- "
-    "source --warm-start -o",
+    "prune": "--balance --column --drop-hardest --embeddings --encoder --epochs --exact --ids --json --k "
+    "--keep-fraction --kernel --labels --members --memory --metric --mix-random --model --on-error "
+    "--option --out --overwrite --pseudo-labels --quota --recipe --save-model --seed --split --strategy "
+    "--trust-source --warm-start -o",
     "export": "--ids --json --link --out --overwrite --shard-size --source --to --trust-source -o",
     "reproduce": "--all --data --dry-run --json --out --overwrite --seed --size --workers -o",
     "score": "--column --embeddings --encoder --epochs --exact --from --higher-is --ids --json --k --kernel "
@@ -67,7 +67,7 @@ def test_no_option_has_disappeared(verb) -> None:
 @pytest.mark.parametrize("verb", _VERBS)
 def test_every_verb_shows_an_example_and_flags_without_a_type(verb, help_of) -> None:
     shown = help_of(verb)
-    assert f"Example: paredown {verb}" in shown
+    assert shown.count(f"paredown {verb}") > 1  # once in the usage
     assert not re.search(
         r"<bool>|BOOLEAN|\{\w+\}|<list", shown.partition("Arguments")[2] or shown.partition("Options")[2]
     )

@@ -87,4 +87,4 @@ def test_mistakes(arguments, message, paredown, files, tmp_path) -> None:
 def test_pruning_is_by_one_metric(paredown, files) -> None:
     result = paredown("prune", "x.npy", "--metric", "prototypes,density", "-o", "pruned")
     assert result.returncode == 2
-    assert "kept by one metric" in result.stderr
+    assert "selects by one metric" in result.stderr

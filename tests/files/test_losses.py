@@ -522,7 +522,7 @@ def test_the_record_of_a_store(outputs, tmp_path) -> None:
     verified = pdn.verify(tmp_path / "store")
     assert (verified.problems, verified.unchecked) == ((), 1)
     assert "record_sha256" not in pdn.open_source(tmp_path / "store").provenance()
-    assert "1 file has no digest" in outputs("verify", "store").stdout
+    assert "1 file has no checksum" in outputs("verify", "store").stdout
 
 
 def test_a_flipped_bit_in_scores_is_not_read_as_a_score(tmp_path, rng) -> None:

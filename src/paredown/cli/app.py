@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -16,10 +16,10 @@ from paredown.cli.choices import fill_choices
 from paredown.cli.terminal import say
 from paredown.version import __version__
 
-__all__ = ["JsonOption", "Overwrite", "Panel", "app", "basic", "near_options"]
+__all__ = ["JsonOption", "Overwrite", "app", "near_options"]
 
-Panel = Literal["Basics", "Selection", "Metric", "Training", "Input", "Scale", "Advanced"]
-_PANELS = get_args(Panel)  # in the order in which they are shown
+# The groups of options (`rich_help_panel`) in the order in which they are shown; those without one are basics.
+_PANELS = ("Basics", "Selection", "Metric", "Training", "Input", "Scale", "Advanced")
 
 # As one comes to need them; others follow.
 _ORDER = ("demo", "embed", "score", "prune", "export", "sweep", "theory", "simulate", "reproduce", "verify", "clean")
@@ -43,9 +43,10 @@ class _TidyHelp:
         for param in params:
             if getattr(param, "is_flag", False):
                 param.metavar = ""
-            if param.name == "help" and any(_panel_number(other) == 0 for other in params):
-                param.rich_help_panel = basic
+            if isinstance(self, _Verb) and getattr(param, "rich_help_panel", "") is None:
+                param.rich_help_panel = _PANELS[0]
             if param.param_type_name == "argument":
+                param.rich_help_panel = None
                 param.display_type_rich = lambda ctx: None  # its name and help say enough
         return sorted(params, key=_panel_number)
 
@@ -84,11 +85,8 @@ app = _App(
     epilog="Example: `paredown prune embeddings.npy --keep-fraction 0.8 -o pruned`",
 )
 
-basic: Panel = "Basics"
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print the result as JSON and nothing else.", rich_help_panel=basic)
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=basic)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 
 
 def near_options(given: str, known: Iterable[str]) -> list[str]:
@@ -97,7 +95,7 @@ def near_options(given: str, known: Iterable[str]) -> list[str]:
     if _ALIASES.get(given.lstrip("-")) in options:
         return [_ALIASES[given.lstrip("-")]]
     begun = [option for option in options if option.startswith(given)]
-    return begun or get_close_matches(given, options, n=2)
+    return begun or get_close_matches(given, options, n=1)
 
 
 def _expanded(function: Callable[..., None]) -> Callable[..., None]:

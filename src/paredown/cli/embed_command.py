@@ -31,17 +31,11 @@ def embed(
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            "-o", "--out", metavar="DIR", help="Folder to write.", show_default=False, rich_help_panel="Basics"
-        ),
+        typer.Option("-o", "--out", metavar="DIR", help="Folder to write.", show_default=False),
     ],
     options: SourceOptions,
-    encoder: Annotated[
-        str, typer.Option(metavar="NAME", help="The network to embed with:\n{encoders}\n", rich_help_panel="Basics")
-    ] = "auto",
-    download: Annotated[
-        bool, typer.Option("--download", help="Let `auto` download pretrained weights.", rich_help_panel="Basics")
-    ] = False,
+    encoder: Annotated[str, typer.Option(metavar="NAME", help="The network to embed with:\n{encoders}\n")] = "auto",
+    download: Annotated[bool, typer.Option("--download", help="Let `auto` download pretrained weights.")] = False,
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -100,7 +94,6 @@ def embed(
         typer.Option(
             "--overwrite",
             help="Replace a store made with other settings, once the new one is complete.",
-            rich_help_panel="Basics",
         ),
     ] = False,
     as_json: JsonOption = False,

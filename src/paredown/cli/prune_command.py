@@ -61,14 +61,12 @@ def prune(
     sources: Sources,
     out: Annotated[
         Path,
-        typer.Option(
-            "-o", "--out", metavar="DIR", help="Folder to write.", show_default=False, rich_help_panel="Basics"
-        ),
+        typer.Option("-o", "--out", metavar="DIR", help="Folder to write.", show_default=False),
     ],
     selecting: SelectionOptions,
     scoring: ScoringOptions,
     keep_fraction: Annotated[
-        float, typer.Option(metavar="F", help="Fraction of the examples to keep, in (0, 1].", rich_help_panel="Basics")
+        float, typer.Option(metavar="F", help="Fraction of the examples to keep, in (0, 1].")
     ] = 0.8,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
@@ -154,11 +152,9 @@ def export(
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            "-o", "--out", metavar="PATH", help="File or folder to write.", show_default=False, rich_help_panel="Basics"
-        ),
+        typer.Option("-o", "--out", metavar="PATH", help="File or folder to write.", show_default=False),
     ],
-    to: Annotated[str, typer.Option(metavar="NAME", help="The form:\n{exports}\n", rich_help_panel="Basics")] = "ids",
+    to: Annotated[str, typer.Option(metavar="NAME", help="The form:\n{exports}\n")] = "ids",
     source: Annotated[
         Path | None,
         typer.Option(metavar="PATH", help="Where the data are now, if they moved.", rich_help_panel="Input"),

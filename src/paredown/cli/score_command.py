@@ -23,9 +23,7 @@ def score(
     scoring: ScoringOptions,
     out: Annotated[
         Path,
-        typer.Option(
-            "-o", "--out", metavar="FILE", help="Parquet file to write.", show_default=False, rich_help_panel="Basics"
-        ),
+        typer.Option("-o", "--out", metavar="FILE", help="Parquet file to write.", show_default=False),
     ],
     sources: Sources = None,  # type: ignore[assignment]  # typer gives none as None
     imported: Annotated[

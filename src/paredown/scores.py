@@ -6,13 +6,17 @@ import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from paredown.display import Introduced, data_frame, shorten
 from paredown.errors import PareError
 from paredown.ids import TEXT, check_ids, exact_array, id_array, name_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "Batch",
@@ -30,8 +34,8 @@ _PLAIN_LENGTHS = (2.0**-100, 2.0**127)  # of rows that float32 divides by; other
 _EXACT_FLOAT = 2**53  # above it neighbouring whole numbers are the same floating-point number
 
 
-@dataclass(frozen=True)
-class Labels:
+@dataclass(frozen=True, repr=False)
+class Labels(Introduced):
     """One class per example: `codes` index into the sorted `classes`."""
 
     codes: NDArray[np.int64]
@@ -102,8 +106,16 @@ class Labels:
 
     @property
     def names(self) -> NDArray[Any]:
-        """The class name of every example."""
+        """The class name of every example, which is also what `np.asarray(labels)` gives."""
         return np.array(self.classes, dtype=TEXT)[self.codes]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("class names are looked up by code, which always makes a copy")
+        return self.names if dtype is None else self.names.astype(dtype)
+
+    def introduce(self) -> dict[str, str]:
+        return {"examples": f"{len(self):,}", "classes": f"{len(self.classes):,} ({shorten(self.classes)})"}
 
 
 def class_order(names: Sequence[str]) -> NDArray[np.int64]:
@@ -138,8 +150,8 @@ class Scored(NamedTuple):
     clusters: NDArray[np.int64] | None = None
 
 
-@dataclass(frozen=True)
-class Scores:
+@dataclass(frozen=True, repr=False)
+class Scores(Introduced):
     """One finite score per example (higher is harder), with what is needed to select and to explain."""
 
     values: NDArray[np.floating]
@@ -171,8 +183,31 @@ class Scores:
     def __len__(self) -> int:
         return len(self.values)
 
+    def introduce(self) -> dict[str, str]:
+        facts = {"metric": self.metric, "examples": f"{len(self):,}"}
+        if len(self):
+            low, middle, high = (f"{value:.4g}" for value in np.quantile(self.values, [0, 0.5, 1]))
+            facts["scores"] = f"{low} to {high} (median {middle})"
+        if self.labels is not None:
+            facts["classes"] = f"{len(self.labels.classes):,}"
+        if self.clusters is not None:
+            facts["clusters"] = f"{len(np.unique(self.clusters)):,}"
+        return facts
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A data frame with columns `id`, the metric's name and, where there are any, `label` and `cluster`."""
+        columns: dict[str, Any] = {"id": self.ids, self.metric: self.values}
+        columns |= {} if self.labels is None else {"label": self.labels.names}
+        columns |= {} if self.clusters is None else {"cluster": self.clusters}
+        return data_frame({name: _plain_text(values) for name, values in columns.items()})
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype, copy=copy)
+
+
+def _plain_text(values: NDArray[Any]) -> NDArray[Any]:
+    """Text as Python's own, which pandas knows."""
+    return values.astype(object) if values.dtype.kind == "T" else values
 
 
 def check_clusters(clusters: NDArray[Any] | None) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.clustering.kernels import KERNELS
+from paredown.display import Introduced
 from paredown.errors import PareError, unknown_name
 from paredown.files import new_output
 from paredown.metrics import METRICS, Model
@@ -32,8 +33,8 @@ _REMEDY = "A model is written with save_model= or --save-model."
 _FREE = ("memory", "kernel")  # options that do not contradict a fit: how much room, and how rows are compared
 
 
-@dataclass(frozen=True)
-class FittedModel:
+@dataclass(frozen=True, repr=False)
+class FittedModel(Introduced):
     """A fitted metric with what it was fitted to.
 
     `provenance` holds paredown's version, the options, the seed and the source of the fit; `classes` the names of the
@@ -67,6 +68,14 @@ class FittedModel:
         if centroids is None:
             raise PareError(f"a model of metric {self.metric!r} has no centroids to start from.")
         return centroids
+
+    def introduce(self) -> dict[str, str]:
+        facts = {"metric": self.metric, "dimensions": f"{self.dim:,}"}
+        if "centroids" in self.arrays:
+            facts["centroids"] = f"{len(self.centroids):,}"
+        if self.classes is not None:
+            facts["classes"] = f"{len(self.classes):,}"
+        return facts | {"fingerprint": self.fingerprint}
 
     def summary(self) -> dict[str, Any]:
         """What scores made with this model remember of it."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from paredown.display import Introduced
 from paredown.errors import PareError
 from paredown.ids import check_ids, hash_ids, id_array, natural_order
 from paredown.reading import MEMORY
@@ -56,7 +57,7 @@ class Options:
     memory: int | None = MEMORY  # bytes that what is read whole may take
 
 
-class Source(ABC):
+class Source(Introduced, ABC):
     """Examples with stable ids: the same data gives the same ids whatever the order of files on disk."""
 
     location: str  # the path the user gave, for messages and provenance
@@ -83,6 +84,12 @@ class Source(ABC):
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def introduce(self) -> dict[str, str]:
+        facts = {"kind": self.kind, "location": self.location, "examples": f"{len(self):,}"}
+        if self.labels is not None:
+            facts["classes"] = f"{len(self.labels.classes):,}"
+        return facts | ({"skipped": f"{len(self.skipped):,}"} if self.skipped else {})
 
     def disk_files(self) -> Iterable[Path]:
         """The files that hold the examples; none for examples in memory."""
@@ -128,6 +135,9 @@ class VectorSource(Source):
     """A source of embeddings, read in blocks so that memory does not grow with the number of examples."""
 
     dim: int
+
+    def introduce(self) -> dict[str, str]:
+        return super().introduce() | {"dimensions": f"{self.dim:,}"}
 
     @abstractmethod
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:

@@ -144,7 +144,8 @@ def test_a_full_disk_at_the_end_does_not_cost_the_embeddings(
 
 CHILD = """
 import sys, time
-from paredown import embedding, scoring
+from paredown.embeddings import embedding
+from paredown.scoring import scoring
 embedding.SHARD_SIZE = scoring.SHARD_SIZE = 4
 real = embedding.write_shard
 embedding.write_shard = lambda *arguments: (time.sleep(0.03), real(*arguments))  # long enough to be killed in

@@ -10,6 +10,7 @@ import typer
 
 from paredown.cli.source_options import SourceOptions, show_skipped, show_warnings
 from paredown.cli.terminal import aside, say
+from paredown.metrics import DEFAULT_METRIC
 
 if TYPE_CHECKING:
     from paredown.scoring.saved_models import FittedModel
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ScoringOptions", "announce", "ready_encoder", "show_scoring"]
 
-# Options of metrics that are options of the verbs, and those that decide how much is trained.
+# Options of metrics that are options of the verbs.
 _OWN = ("k", "kernel", "memory", "recipe", "members", "epochs", "pseudo_labels")
-_COSTLY = ("recipe", "members", "epochs", "subset", "folds", "threads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class ScoringOptions(SourceOptions):
         typer.Option(
             metavar="NAME",
             help="How hardness is measured. {metrics}",
-            show_default="prototypes",
+            show_default=DEFAULT_METRIC,
             rich_help_panel="Metric",
         ),
     ] = None
@@ -137,7 +137,7 @@ class ScoringOptions(SourceOptions):
         from paredown.scoring.saved_models import read_model
 
         model = None if self.model is None else read_model(self.model)
-        names = self.metric or ("prototypes" if model is None else model.metric)
+        names = self.metric or (DEFAULT_METRIC if model is None else model.metric)
         return [name.strip() for name in names.split(",")], model
 
     def metric_options(self, metrics: list[str]) -> dict[str, Any]:
@@ -146,8 +146,8 @@ class ScoringOptions(SourceOptions):
         Mistakes in them, and in the names, are found here, before anything is opened.
         """
         from paredown.embeddings.encoders import check_encoder
-        from paredown.errors import PareError, unknown_name
-        from paredown.metrics import METRICS
+        from paredown.errors import PareError
+        from paredown.metrics.registry import METRICS, check_options, find_metric
         from paredown.units import parse_size
 
         if self.exact and self.kernel not in (None, "float32"):
@@ -156,10 +156,11 @@ class ScoringOptions(SourceOptions):
         given |= {"kernel": "float32" if self.exact else self.kernel}
         options = {name: value for name, value in given.items() if value is not None and value is not False}
         for metric in metrics:
-            if metric not in METRICS:
-                raise unknown_name("metric", metric, METRICS)
+            find_metric(metric)
         options |= _parsed(metrics, self.option or [])
-        _check_options(metrics, options)
+        check_options(metrics, options)
+        for metric in metrics:
+            METRICS[metric].needs_with(options)  # which looks the recipe up
         check_encoder(self.encoder)
         if self.model is None and any("memory" in METRICS[metric].options for metric in metrics):
             options["memory"] = parse_size(self.memory)
@@ -168,19 +169,6 @@ class ScoringOptions(SourceOptions):
     def scoring_arguments(self) -> dict[str, Any]:
         """Arguments of `paredown.score` that are taken as they were given."""
         return {name: getattr(self, name) for name in ("on_error", "embeddings", "trust_source")}
-
-
-def _check_options(metrics: list[str], options: dict[str, Any]) -> None:
-    from paredown.errors import PareError
-    from paredown.metrics import METRICS
-
-    if len(metrics) == 1:
-        METRICS[metrics[0]].check_options(metrics[0], options)
-    for option in options:
-        if not any(option in METRICS[metric].options for metric in metrics):
-            raise PareError(f"none of the metrics {', '.join(metrics)} has an option {option!r}.")
-    for metric in metrics:
-        METRICS[metric].needs_with(options)  # which looks the recipe up
 
 
 def _parsed(metrics: list[str], texts: list[str]) -> dict[str, Any]:
@@ -238,15 +226,16 @@ def announce(sources: list[Source], metrics: list[str], options: dict[str, Any],
     from paredown.scoring.costs import estimate_scoring, estimate_training
 
     network = encoder if isinstance(encoder, Encoder) else None
-    training = [metric for metric in metrics if "training" in METRICS[metric].needs]
+    training = [metric for metric in metrics if METRICS[metric].trains]
+    trained = {name: value for name, value in options.items() if any(name in METRICS[m].options for m in training)}
     for source in sources:
         labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
         place = f"{source.location} ({source.kind}{labels})"
         for metric in (metric for metric in metrics if metric not in training):
-            aside("{}: {}", place, estimate_scoring(source, metric=metric, k=options.get("k"), encoder=network))
+            own = METRICS[metric].own_options(options)
+            aside("{}: {}", place, estimate_scoring(source, metric=metric, encoder=network, **own))
         if training:
-            relevant = {name: options[name] for name in _COSTLY if name in options}
-            aside("{}, {:,} examples: {}", place, len(source), estimate_training(training, source, **relevant))
+            aside("{}, {:,} examples: {}", place, len(source), estimate_training(training, source, **trained))
 
 
 def show_scoring(provenance: dict[str, Any]) -> None:

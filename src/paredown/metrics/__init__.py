@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from paredown.metrics.margins import aum as aum
     from paredown.metrics.margins import margin as margin
     from paredown.metrics.prototypes import prototype_distance as prototype_distance
-    from paredown.metrics.registry import DEFAULT_METRIC as DEFAULT_METRIC
     from paredown.metrics.registry import METRICS as METRICS
     from paredown.metrics.subset_estimates import influence as influence
     from paredown.metrics.subset_estimates import memorization as memorization
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 # Public name -> its file here. No file has the name of a function: importing it would put the module in its place.
 _HOMES = {
-    "DEFAULT_METRIC": "registry",
     "METRICS": "registry",
     "Metric": "base",
     "Model": "base",
@@ -47,7 +45,9 @@ _HOMES = {
     "variation_ratio": "uncertainty",
 }
 
-__all__ = [*_HOMES]
+__all__ = ["DEFAULT_METRIC", *_HOMES]
+
+DEFAULT_METRIC = "prototypes"  # needs no labels and trains nothing
 
 
 def __getattr__(name: str) -> Any:

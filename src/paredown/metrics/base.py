@@ -1,20 +1,21 @@
-"""What a metric is: a name, what it needs and costs, and a `fit` that returns something that scores batches."""
+"""What a metric is: what it needs, trains and costs, its options, and a `fit` that returns something that scores."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
 from paredown.option_types import check_value, parse_value
 from paredown.scores import Batch, Scored
-from paredown.training.recipes import find_recipe
+from paredown.training.recipes import Recipe, find_recipe
 
-__all__ = ["Metric", "Model", "one_of"]
+__all__ = ["Metric", "Model", "Training", "Work", "one_of"]
 
 
 # What `fit` is given beside the options.
@@ -33,14 +34,46 @@ class Model(Protocol):
         ...
 
 
+class Training(NamedTuple):
+    """Networks of one recipe that are trained for some metrics, each on so many examples per epoch."""
+
+    metrics: tuple[str, ...]
+    recipe: Recipe
+    models: int
+    epochs: int
+    examples: int
+
+
+class Work(NamedTuple):
+    """What a metric does with embeddings.
+
+    Attributes:
+        passes: over the embeddings, the one that scores among them.
+        products: pairs (rows, others): so many rows are compared with so many others each, which takes
+            rows x others x dimensions multiplications.
+        memory: bytes beside a few blocks of rows.
+        k: clusters, where there are any.
+        timed: whether comparing a few rows with a few others tells how long it takes.
+    """
+
+    passes: int
+    products: tuple[tuple[float, int], ...] = ()
+    memory: int = 0
+    k: int | None = None
+    timed: bool = True
+
+
 @dataclass(frozen=True)
 class Metric:
-    """One entry of `METRICS`.
+    """One entry of `METRICS`: all that the rest of the software knows about a metric.
 
     `fit(source, *, seed, track, **options) -> Model` learns what the scores need from the whole source. A metric whose
     fit is worth keeping also has `load(arrays, report) -> Model`, which makes the same model again from the `arrays()`
     and the `report()` of a fitted one. Metrics that are read off the same training have the same `together(source, *,
     metrics, seed, track, **options) -> {name: Model}`, which trains once for all that are asked for.
+
+    A metric of embeddings tells its `work(source, **options) -> Work`, and one that trains tells what it
+    `trains(metrics, n, **options) -> [Training]` for all metrics that share it.
     """
 
     fit: Callable[..., Model]
@@ -50,12 +83,20 @@ class Metric:
     reference: str
     load: Callable[[dict[str, NDArray[Any]], dict[str, Any]], Model] | None = None
     together: Callable[..., dict[str, Any]] | None = None
+    work: Callable[..., Work] | None = None
+    trains: Callable[..., list[Training]] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
         """The metric's own options with their defaults."""
         parameters = inspect.signature(self.fit).parameters
         return {name: p.default for name, p in parameters.items() if name not in _NOT_OPTIONS}
+
+    @property
+    def options_help(self) -> dict[str, str]:
+        """What each of the metric's own options is for: a sentence of the `Args` of `fit`."""
+        described = _described_arguments(inspect.getdoc(self.fit) or "")
+        return {name: described.get(name, "") for name in self.options}
 
     @property
     def can_start(self) -> bool:
@@ -107,5 +148,17 @@ def one_of(together: Callable[..., dict[str, Any]], metric: str) -> Callable[...
 
     signature = inspect.signature(together, eval_str=True)
     kept = [parameter for name, parameter in signature.parameters.items() if name != "metrics"]
+    fit.__doc__ = together.__doc__
     fit.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     return fit
+
+
+def _described_arguments(docstring: str) -> dict[str, str]:
+    """Argument -> its first sentence, from the section `Args` of a docstring."""
+    section = re.search(r"^Args:\n((?:[ ]{4}.*\n?|\n)+)", docstring, re.M)
+    entries = re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M)
+    described = {}
+    for names, text in entries:
+        sentence = re.split(r"(?<=[a-z)`\d])[.](?:\s|$)", " ".join(text.split()), maxsplit=1)[0]
+        described |= dict.fromkeys(re.split(r",\s*", names), sentence)
+    return described

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,18 @@ from numpy.typing import NDArray
 
 from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError
+from paredown.metrics.base import Training
 from paredown.metrics.disagreement import misclassified
 from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.probe_training import Probes, load_probes, member_seeds, remembered
 from paredown.metrics.reliability import EnsembleScores, reliability_facts
 from paredown.progress import Track, silent
 from paredown.sources import Source
-from paredown.training import Recipe
+from paredown.training import Recipe, find_recipe
 from paredown.training.devices import torch_threads
 from paredown.training.ensembles import train_ensemble
 
-__all__ = ["DEFAULT_KINDS", "diverse_recipes", "fit_ddd", "stratified_folds"]
+__all__ = ["DEFAULT_KINDS", "ddd_trainings", "diverse_recipes", "fit_ddd", "stratified_folds"]
 
 DEFAULT_KINDS = 10  # as in the paper
 
@@ -51,6 +53,19 @@ def fit_ddd(
     on all but one fold of the examples, judge the fold they did not see.
 
     The cost is that of members x folds trainings on (folds - 1) / folds of the examples.
+
+    Args:
+        source: the examples, with labels unless `pseudo_labels`.
+        seed: decides first weights and row orders.
+        recipe: how a network is trained, a name in `paredown.training.RECIPES`, or a recipe.
+        members: number of kinds of network.
+        folds: parts of the examples, each judged by networks that did not train on it.
+        epochs: epochs of training; as the recipe says unless told.
+        pseudo_labels: train on clusters of the embeddings in place of labels.
+        k: number of clusters that take the place of labels.
+        threads: threads of torch.
+        checkpoint: keeps the answers of every finished member.
+        track: reports progress.
     """
     if members < 1 or folds < 2 or (epochs is not None and epochs < 1):
         raise PareError(
@@ -80,6 +95,22 @@ def fit_ddd(
     if halves is not None:
         facts |= reliability_facts("ddd", EnsembleScores(estimate, (halves[0], halves[1])), members)
     return probes.scores("ddd", estimate, **facts)
+
+
+def ddd_trainings(
+    metrics: Sequence[str],
+    n: int,
+    *,
+    recipe: str | Recipe = "mlp",
+    members: int = DEFAULT_KINDS,
+    folds: int = 5,
+    epochs: int | None = None,
+    **_: Any,
+) -> list[Training]:
+    """A training of each kind of network for each fold."""
+    recipe = find_recipe(recipe)
+    whole = recipe.epochs if epochs is None else epochs
+    return [Training(tuple(metrics), kind, folds, whole, n - n // folds) for kind in diverse_recipes(recipe, members)]
 
 
 def diverse_recipes(recipe: Recipe, members: int) -> list[Recipe]:

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from paredown.clustering.kernels.neighbours import NeighbourSearch
 from paredown.errors import PareError
-from paredown.metrics.prototypes import Prototypes, fit_prototypes
+from paredown.metrics.base import Work
+from paredown.metrics.prototypes import Prototypes, fit_prototypes, prototypes_work
 from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored
 from paredown.sources import VectorSource
 
-__all__ = ["Density", "budget_shares", "fit_density"]
+__all__ = ["Density", "budget_shares", "density_work", "fit_density"]
 
 _APART = 4.0  # more than two cosine distances differ by: puts the distances of each cluster into a range of its own
 
@@ -78,7 +79,18 @@ def fit_density(
     are those with score >= 1 / f. This departs from the paper, which mends budgets that exceed their cluster by a
     quadratic program. A floor per cluster (`balance`) would soften the budgets: 0 leaves them as they are.
 
-    `method`, `restarts`, `kernel`, `memory` and `start` are those of `prototypes`.
+    Args:
+        source: the embeddings.
+        seed: decides the sample and the first centroids.
+        k: number of clusters; if not given that of the classes, or without labels half the root of n.
+        neighbours: nearest other clusters whose distance counts.
+        temperature: the lower, the more of the budget goes to complex clusters.
+        method: which rows are clustered and how, a name in `clustering.kmeans.METHODS`.
+        restarts: how often the sample is clustered anew; the best counts.
+        kernel: how rows are compared with centroids, a name in `clustering.kernels.KERNELS`.
+        memory: bytes to work in.
+        start: centroids to begin with.
+        track: reports progress.
     """
     if neighbours < 1 or not temperature > 0:
         raise PareError(f"neighbours must be at least 1 and temperature above 0, got {neighbours} and {temperature}.")
@@ -111,6 +123,14 @@ def fit_density(
         "kernel": prototypes.search.name,
     }
     return Density(prototypes, keys, np.cumsum(sizes), shares, facts)
+
+
+def density_work(source: VectorSource, **options: Any) -> Work:
+    """That of prototypes, and one more pass that compares every row with the centroids."""
+    work = prototypes_work(source, **options)
+    assert work.k is not None
+    again = (len(source), work.k)
+    return work._replace(passes=3, products=(*work.products, again), memory=work.memory + 8 * len(source))
 
 
 def budget_shares(complexity: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:

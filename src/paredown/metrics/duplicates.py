@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,13 @@ from paredown.clustering.kernels.cosines import lengths, product_error, row_cosi
 from paredown.clustering.kernels.exact import find_doubts, remove_doubts
 from paredown.errors import PareError
 from paredown.ids import hash_ids
+from paredown.metrics.base import Work
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.prototypes import default_k, fit_prototypes
+from paredown.metrics.prototypes import default_k, fit_prototypes, prototypes_work
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 
-__all__ = ["earlier_distances", "fit_duplicates"]
+__all__ = ["duplicates_work", "earlier_distances", "fit_duplicates"]
 
 _FARTHEST = 2  # the largest cosine distance there is
 
@@ -43,6 +45,16 @@ def fit_duplicates(
     on two sides of a border between clusters are not seen. The cost is n^2 / (2k) dim multiplications after the
     k-means, and one pass over the embeddings for each `memory` / 2 bytes of them. Large scores say little: early rows
     have few before them.
+
+    Args:
+        source: the embeddings.
+        seed: decides the order, the sample and the first centroids.
+        k: number of clusters; half the root of n unless told.
+        threshold: cosine distance up to which the report counts a row as a copy.
+        method: which rows are clustered and how, a name in `clustering.kmeans.METHODS`.
+        kernel: how rows are compared with centroids, a name in `clustering.kernels.KERNELS`.
+        memory: bytes to work in; half of them hold rows.
+        track: reports progress.
     """
     n = len(source)
     if not 0 <= threshold <= _FARTHEST:
@@ -65,6 +77,17 @@ def fit_duplicates(
     by_hash = np.argsort(hashes)
     facts = {"clusters": k, "threshold": threshold, "near_duplicates": int(np.count_nonzero(values < threshold))}
     return FrozenScores("duplicates", seed, hashes[by_hash], values[by_hash], clusters[by_hash], facts)
+
+
+def duplicates_work(source: VectorSource, *, k: int | None = None, memory: int = 2**30, **_: Any) -> Work:
+    """Clusters, then every row against half of its cluster, in a pass for each half of memory the rows fill."""
+    n, size = len(source), 4 * source.dim * len(source)
+    k = min(default_k(n) if k is None else max(k, 1), n)
+    work = prototypes_work(source, k=k, memory=memory)
+    within = (n, max(1, n // (2 * k)))
+    passes = 2 + -(-2 * size // memory)
+    held = min(size, memory // 2) + 16 * n
+    return Work(passes, products=(*work.products, within), memory=held, k=k, timed=False)
 
 
 def earlier_distances(rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
 from paredown.ids import hash_ids
+from paredown.metrics.base import Work
 from paredown.metrics.frozen_scores import FrozenScores
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 
-__all__ = ["fit_k_center", "greedy_order"]
+__all__ = ["fit_k_center", "greedy_order", "k_center_work"]
 
 
 def fit_k_center(
@@ -25,6 +28,13 @@ def fit_k_center(
     rest is ranked by distance to the picks. The paper refines the greedy set by an integer program, which is left out.
 
     The cost is n picks dim multiplications, and all rows are in memory at once.
+
+    Args:
+        source: the embeddings.
+        seed: decides between equals.
+        most: number of picks; the rows left are ranked by distance to them.
+        memory: bytes that all rows must fit into.
+        track: reports progress.
     """
     n, allowed = len(source), memory // (4 * source.dim)
     if most < 1:
@@ -42,6 +52,12 @@ def fit_k_center(
     values[order] = 1 - np.arange(n) / n
     facts = {"picks": min(most, n), "covering_distance": radius}
     return FrozenScores("k_center", seed, hashes[by_hash], values, facts=facts)
+
+
+def k_center_work(source: VectorSource, *, most: int = 10_000, **_: Any) -> Work:
+    """Every row against each pick, one pick at a time."""
+    n = len(source)
+    return Work(passes=2, products=((float(n * min(most, n)), 1),), memory=4 * source.dim * n, timed=False)
 
 
 def greedy_order(rows: NDArray[np.float32], picks: int, *, track: Track = silent) -> tuple[NDArray[np.int64], float]:

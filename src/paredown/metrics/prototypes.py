@@ -13,6 +13,7 @@ from paredown.clustering.kernels import SAMPLE_ROWS, Search, choose_search, load
 from paredown.clustering.kmeans import KMeans, spherical_kmeans
 from paredown.correlations import rank_correlation
 from paredown.errors import PareError
+from paredown.metrics.base import Work
 from paredown.metrics.prediction_arrays import read_labels, read_numbers
 from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored, unit_rows
@@ -26,9 +27,11 @@ __all__ = [
     "fit_prototypes",
     "fit_supervised_prototypes",
     "prototype_distance",
+    "prototypes_work",
 ]
 
 SENSITIVITY_ROWS = 5_000  # sample on which the ranking at k is compared with k/3 and 3k
+_ITERATIONS = 30  # of k-means with its seeding and the sensitivity to k, roughly
 _SENSITIVITY_K = 10_000  # from which on that would take longer than the clustering
 
 
@@ -106,15 +109,23 @@ def fit_prototypes(
 ) -> Prototypes:
     """Cluster the embeddings by spherical k-means (section 6 and the appendix on k).
 
-    `k` defaults to the number of centroids in `start`, to the number of classes where there are labels, as in the
-    paper, and otherwise to `default_k`. `method` is a name in `clustering.kmeans.METHODS`: which rows are
-    clustered and how. `kernel` is a name in `clustering.kernels.KERNELS`: how rows are compared with centroids. All
-    give the same result and differ in speed only. Half of `memory` bytes holds rows; where the sample does not fit,
-    passes read the source again.
+    All kernels give the same scores and differ in speed only. Half of `memory` holds rows; where the sample does not
+    fit, passes read the source again.
 
-    `iterations` are those of the sample, `restarts` how often it is begun anew, and `passes` how many further ones
-    compare all dimensions: by default as many as the method needs. `sensitivity` measures how much the choice of k
-    matters, for k below 10,000.
+    Args:
+        source: the embeddings.
+        seed: decides the sample and the first centroids.
+        k: number of prototypes; if not given, the number of classes, or half the root of n without labels.
+        method: which rows are clustered and how, a name in `clustering.kmeans.METHODS`.
+        sample_per_centroid: rows of the sample for each prototype.
+        iterations: rounds of k-means on the sample.
+        passes: rounds over all rows after those on the sample; as many as the method needs unless told.
+        restarts: how often the sample is clustered anew; the best counts.
+        sensitivity: measure how much the scores depend on k, for k below 10,000.
+        kernel: how rows are compared with centroids, a name in `clustering.kernels.KERNELS`.
+        memory: bytes to work in.
+        start: centroids to begin with.
+        track: reports progress.
     """
     n = len(source)
     if k is None:
@@ -147,6 +158,15 @@ def fit_prototypes(
     if sensitivity:
         facts["k_sensitivity"] = _k_sensitivity(found.head, k, seed, track)
     return Prototypes(found.centroids, search, facts)
+
+
+def prototypes_work(source: VectorSource, *, k: int | None = None, memory: int = 2**30, **_: Any) -> Work:
+    """k-means on a sample, and one comparison of every row with the centroids."""
+    n = len(source)
+    k = min(choose_k(source) if k is None else max(k, 1), n)
+    sample = min(n, 256 * k)
+    held = min(4 * source.dim * (sample + k), memory // 2)
+    return Work(passes=2, products=((n + _ITERATIONS * sample, k),), memory=held, k=k)
 
 
 def default_k(n: int) -> int:

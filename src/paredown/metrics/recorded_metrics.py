@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError, unknown_name
+from paredown.metrics.base import Training
 from paredown.metrics.disagreement import UNCERTAINTIES, Votes
 from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.probe_training import Probes, load_probes, member_seeds, portions, remembered
@@ -21,17 +22,21 @@ from paredown.metrics.reliability import EnsembleScores, reliability_facts
 from paredown.progress import Track, silent
 from paredown.recorder import RECORDED, Recorder
 from paredown.sources import Source
-from paredown.training import Recipe
+from paredown.training import Recipe, find_recipe
 from paredown.training.devices import torch_threads
 from paredown.training.ensembles import train_ensemble, trains_stacked
 from paredown.training.schedule import steps_per_epoch
 
-__all__ = ["EARLY", "WATCHED", "epochs_of", "watch_training"]
+__all__ = ["EARLY", "WATCHED", "epochs_of", "watch_training", "watched_trainings"]
 
 ACTIVE = "active_learning"
 WATCHED = (*RECORDED, ACTIVE)
 WINDOW = 10  # epochs that dyn_unc and tdds look at together, the recorder's default
-EARLY = ("el2n", "grand", ACTIVE)  # read off probes trained for `probe_epochs`; the others need a whole training
+# Read off probes trained for `probe_epochs`; the others need a whole training.
+EARLY = (*(name for name, entry in RECORDED.items() if entry.early), ACTIVE)
+_WINDOWED, _OF_FEATURES = (
+    {name for name, entry in RECORDED.items() if getattr(entry, kind)} for kind in ("windowed", "of_features")
+)
 
 
 def epochs_of(metric: str, recipe: Recipe, n: int, epochs: int | None) -> int:
@@ -77,14 +82,15 @@ def watch_training(
         source: the examples, with labels unless `pseudo_labels`.
         metrics: names of `WATCHED`.
         seed: decides first weights and row orders.
-        recipe: how a probe is trained: a name in `paredown.training.RECIPES`, or a recipe.
-        members: how many probes; the recipe's `probe_members` unless told. Their scores are averaged.
-        epochs: for how long, for all metrics. Unless told, EL2N, GraNd and active learning train for the recipe's
+        recipe: how a network is trained, a name in `paredown.training.RECIPES`, or a recipe.
+        members: number of networks; the recipe's `probe_members` unless told. Their scores are averaged.
+        epochs: epochs of training; as the recipe says unless told. Then EL2N, GraNd and active learning train for its
             `probe_epochs` as the paper does (and at least `probe_steps`), and the others for its `epochs`, as
             forgetting needs a whole training.
-        pseudo_labels: clusters of the embeddings, `k` of them, take the place of labels.
-        uncertainty: of `active_learning`; one of `UNCERTAINTIES`.
-        threads: of torch meanwhile.
+        pseudo_labels: train on clusters of the embeddings in place of labels.
+        k: number of clusters that take the place of labels.
+        uncertainty: of `active_learning`: `entropy`, `mutual_information` or `variation_ratio`.
+        threads: threads of torch.
         checkpoint: keeps the sums of every finished portion of members.
         track: reports progress.
     """
@@ -99,14 +105,15 @@ def watch_training(
     members = probes.recipe.probe_members if members is None else members
     if members < 1 or (epochs is not None and epochs < 1):
         raise PareError(f"members and epochs must be at least 1, got {members} and {epochs}.")
-    if "grand" in metrics and not trains_stacked(probes.recipe):
+    of_features = [metric for metric in metrics if metric in _OF_FEATURES]
+    if of_features and not trains_stacked(probes.recipe):
         raise PareError(
-            f"metric 'grand' looks at the last layer's inputs, which only the recipes 'mlp' and 'linear' show; recipe "
-            f"{probes.recipe.name!r} does not. Use 'el2n', which the same authors found to prune as well."
+            f"metric {of_features[0]!r} looks at the last layer's inputs, which only the recipes 'mlp' and 'linear' "
+            f"show; recipe {probes.recipe.name!r} does not. Use 'el2n', which the same authors found to prune as well."
         )
     lengths = {metric: epochs_of(metric, probes.recipe, len(probes.examples), epochs) for metric in metrics}
-    for metric in ("dyn_unc", "tdds"):
-        if lengths.get(metric, WINDOW) < WINDOW:
+    for metric in metrics:
+        if metric in _WINDOWED and lengths[metric] < WINDOW:
             raise PareError(
                 f"metric {metric!r} looks at windows of {WINDOW} epochs, got {lengths[metric]}; train longer."
             )
@@ -116,6 +123,24 @@ def watch_training(
             together = [metric for metric in metrics if lengths[metric] == length]
             fitted |= _watch(probes, together, members, length, uncertainty, checkpoint, track)
     return {metric: fitted[metric] for metric in metrics}
+
+
+def watched_trainings(
+    metrics: Sequence[str],
+    n: int,
+    *,
+    recipe: str | Recipe = "mlp",
+    members: int | None = None,
+    epochs: int | None = None,
+    **_: Any,
+) -> list[Training]:
+    """One training for all metrics that are read off equally long ones."""
+    recipe = find_recipe(recipe)
+    lengths = {metric: epochs_of(metric, recipe, n, epochs) for metric in metrics}
+    return [
+        Training(tuple(m for m in metrics if lengths[m] == length), recipe, members or recipe.probe_members, length, n)
+        for length in sorted(set(lengths.values()))
+    ]
 
 
 def _watch(
@@ -183,7 +208,7 @@ def _watch_portion(
         seeds=member_seeds(probes.seed, portion.start, portion.stop),
         epochs=epochs,
         recorders=recorders,
-        with_features="grand" in recorded,
+        with_features=not _OF_FEATURES.isdisjoint(recorded),
         track=track,
     )
     halves = np.array(portion) % 2

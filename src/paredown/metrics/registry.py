@@ -1,41 +1,63 @@
-"""Metrics: how hard each example is. One file per idea, one line per metric in `METRICS`."""
+"""The registry of metrics: everything that the command line, the estimates and the tables in the docs know of one."""
 
 from __future__ import annotations
 
-from paredown.metrics.base import Metric, one_of
-from paredown.metrics.ddd import fit_ddd
-from paredown.metrics.density import Density, fit_density
-from paredown.metrics.duplicates import fit_duplicates
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paredown.errors import PareError, unknown_name
+from paredown.metrics.base import Metric, Work, one_of
+from paredown.metrics.ddd import ddd_trainings, fit_ddd
+from paredown.metrics.density import Density, density_work, fit_density
+from paredown.metrics.duplicates import duplicates_work, fit_duplicates
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.k_center import fit_k_center
-from paredown.metrics.prototypes import ClassPrototypes, Prototypes, fit_prototypes, fit_supervised_prototypes
+from paredown.metrics.k_center import fit_k_center, k_center_work
+from paredown.metrics.prototypes import (
+    ClassPrototypes,
+    Prototypes,
+    fit_prototypes,
+    fit_supervised_prototypes,
+    prototypes_work,
+)
 from paredown.metrics.random_scores import fit_random
-from paredown.metrics.recorded_metrics import EARLY, watch_training
-from paredown.metrics.subset_training import train_on_subsets
-from paredown.metrics.typicality import fit_typicality
+from paredown.metrics.recorded_metrics import EARLY, watch_training, watched_trainings
+from paredown.metrics.subset_training import subset_trainings, train_on_subsets
+from paredown.metrics.typicality import fit_typicality, typicality_work
 from paredown.recorder import RECORDED
 
-__all__ = ["DEFAULT_METRIC", "METRICS"]
-
-DEFAULT_METRIC = "prototypes"  # needs no labels and trains nothing
+__all__ = ["METRICS", "check_options", "find_metric"]
 
 _TRAINED = ("embeddings", "labels", "training")  # images instead of embeddings, or clusters instead of labels, if asked
 
 
 def _watched(name: str, summary: str, reference: str) -> Metric:
     """A metric read off the training of some probes."""
-    epochs = "probe_epochs" if name in EARLY else "epochs"
-    cost = f"training the recipe's probe_members (10) networks for its {epochs}, shared by all metrics that do"
-    fit = one_of(watch_training, name)
-    return Metric(fit, summary, _TRAINED, cost, reference, load=FrozenScores.load, together=watch_training)
+    return Metric(
+        one_of(watch_training, name),
+        summary=summary,
+        needs=_TRAINED,
+        cost="10 networks, trained for a short time once for all such metrics"
+        if name in EARLY
+        else "10 networks, trained once for all such metrics",
+        reference=reference,
+        load=FrozenScores.load,
+        together=watch_training,
+        trains=watched_trainings,
+    )
 
 
 def _subsampled(name: str, summary: str) -> Metric:
     """A metric that compares models on random subsets."""
-    cost = "training 120 networks on 70 % of the examples, shared by memorization and both influences"
-    reference = "section 2.1; Feldman and Zhang 2020"
-    fit = one_of(train_on_subsets, name)
-    return Metric(fit, summary, _TRAINED, cost, reference, load=FrozenScores.load, together=train_on_subsets)
+    return Metric(
+        one_of(train_on_subsets, name),
+        summary=summary,
+        needs=_TRAINED,
+        cost="120 networks on 70 % of the examples, trained once for all such metrics",
+        reference="section 2.1; Feldman and Zhang 2020",
+        load=FrozenScores.load,
+        together=train_on_subsets,
+        trains=subset_trainings,
+    )
 
 
 METRICS: dict[str, Metric] = {
@@ -48,11 +70,12 @@ METRICS: dict[str, Metric] = {
     ),
     "prototypes": Metric(
         fit_prototypes,
-        summary="cosine distance to the nearest k-means centroid of the embeddings; no labels needed",
+        summary="cosine distance to the nearest k-means centroid of the embeddings",
         needs=("embeddings",),
-        cost="k-means on a sample of 256 k rows (or as `method` says), then one pass of n k dim multiplications",
+        cost="k-means on a sample, then one pass over the embeddings",
         reference="section 6, appendices on the number of clusters and on ensembles",
         load=Prototypes.load,
+        work=prototypes_work,
     ),
     "supervised_prototypes": Metric(
         fit_supervised_prototypes,
@@ -61,6 +84,7 @@ METRICS: dict[str, Metric] = {
         cost="two passes over the embeddings",
         reference="section 6",
         load=ClassPrototypes.load,
+        work=lambda source, **_: Work(passes=2),
     ),
     "el2n": _watched(
         "el2n",
@@ -82,42 +106,63 @@ METRICS: dict[str, Metric] = {
         fit_ddd,
         summary="how many of a diverse ensemble misclassify the example, none of which trained on it",
         needs=_TRAINED,
-        cost="training 10 kinds of network on all but one of 5 folds: 50 networks",
+        cost="10 kinds of network, each trained without one of 5 folds: 50 networks",
         reference="section 2.1; Meding et al. 2022",
         load=FrozenScores.load,
+        trains=ddd_trainings,
     ),
     "typicality": Metric(
         fit_typicality,
         summary="mean cosine distance to the 20 nearest neighbours: the least typical examples are the hardest",
         needs=("embeddings",),
-        cost="one pass to keep r reference rows (all that fit half of memory), one of n r dim multiplications",
+        cost="every row against all rows that fit into half of `memory`",
         reference="Hacohen, Dekel and Weinshall 2022, typicality",
+        work=typicality_work,
     ),
     "duplicates": Metric(
         fit_duplicates,
         summary="cosine distance to the nearest example before it, in a random order: near-copies are dropped first",
         needs=("embeddings",),
-        cost="k-means, then n^2 / (2k) dim multiplications, in one pass for each half of memory the embeddings fill",
+        cost="k-means, then every row against those of its cluster",
         reference="Abbas, Tirumala, Simig, Ganguli and Morcos 2023 (SemDeDup)",
         load=FrozenScores.load,
+        work=duplicates_work,
     ),
     "k_center": Metric(
         fit_k_center,
         summary="the order in which farthest-point picking covers the data: the first picks are kept",
         needs=("embeddings",),
-        cost="all rows in memory; n picks dim multiplications, with at most 10,000 picks unless told",
+        cost="all rows in memory, one pass over them for each of up to 10,000 picks",
         reference="Sener and Savarese 2018, algorithm 1",
         load=FrozenScores.load,
+        work=k_center_work,
     ),
     "density": Metric(
         fit_density,
         summary="rank inside a k-means cluster against the cluster's budget: complex clusters keep more",
         needs=("embeddings",),
-        cost="that of prototypes and one more pass of n k dim multiplications",
+        cost="that of `prototypes` and one more pass",
         reference="Abbas, Rusak, Tirumala, Brendel, Chaudhuri and Morcos 2024, density-based pruning",
         load=Density.load,
+        work=density_work,
     ),
 }
 METRICS |= {
     name: _watched(name, entry.summary, entry.reference) for name, entry in RECORDED.items() if name not in METRICS
 }
+
+
+def find_metric(name: str) -> Metric:
+    """The entry of a name, or an error that names the nearest."""
+    if name not in METRICS:
+        raise unknown_name("metric", name, METRICS)
+    return METRICS[name]
+
+
+def check_options(metrics: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Raise unless every option is one of some metric's, and of its type where there is only one metric."""
+    if len(metrics) == 1:
+        find_metric(metrics[0]).check_options(metrics[0], dict(options))
+    for option in options:
+        if not any(option in find_metric(metric).options for metric in metrics):
+            raise PareError(f"none of the metrics {', '.join(metrics)} has an option {option!r}.")

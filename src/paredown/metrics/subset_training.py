@@ -11,18 +11,19 @@ from numpy.typing import NDArray
 
 from paredown.checkpoint import Checkpoint
 from paredown.errors import PareError, unknown_name
+from paredown.metrics.base import Training
 from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.probe_training import Probes, load_probes, member_seeds, portions, remembered
 from paredown.metrics.reliability import reliability_facts
 from paredown.metrics.subset_estimates import balanced_masks, estimate_influence, estimate_memorization
 from paredown.progress import Track, silent
 from paredown.sources import Source, open_source
-from paredown.training import Recipe
+from paredown.training import Recipe, find_recipe
 from paredown.training.devices import torch_threads
 from paredown.training.ensembles import train_ensemble
 from paredown.training.examples import TrainingSet, load_examples
 
-__all__ = ["DEFAULT_MEMBERS", "SUBSAMPLED", "train_on_subsets"]
+__all__ = ["DEFAULT_MEMBERS", "SUBSAMPLED", "subset_trainings", "train_on_subsets"]
 
 SUBSAMPLED = ("memorization", "influence_max", "influence_sum_abs")
 DEFAULT_MEMBERS = 120  # memorization on 5,000 images is then reliable to 0.9; influence is not
@@ -50,14 +51,15 @@ def train_on_subsets(
         source: the examples, with labels unless `pseudo_labels`.
         metrics: of `memorization`, `influence_max` and `influence_sum_abs`; all come from the same models.
         seed: decides subsets, first weights and row orders.
-        recipe: how a model is trained.
-        members: how many models. The report says how reliable scores from so many are, and warns where they are not.
-        epochs: in place of the recipe's.
-        subset: the share of the examples that a model trains on.
+        recipe: how a network is trained, a name in `paredown.training.RECIPES`, or a recipe.
+        members: number of networks. The report says how reliable scores from so many are, and warns where they are not.
+        epochs: epochs of training; as the recipe says unless told.
+        subset: the share of the examples that a network trains on.
         test: labelled examples on which influence is measured; the training examples that a model did not train on
             unless given.
-        pseudo_labels: clusters of the embeddings, `k` of them, take the place of labels.
-        threads: of torch meanwhile.
+        pseudo_labels: train on clusters of the embeddings in place of labels.
+        k: number of clusters that take the place of labels.
+        threads: threads of torch.
         checkpoint: keeps the answers of every finished portion of models.
         track: reports progress.
     """
@@ -94,6 +96,21 @@ def train_on_subsets(
         facts |= reliability_facts(metric, estimates[metric], members)
         fitted[metric] = probes.scores(metric, estimates[metric].values, **facts)
     return fitted
+
+
+def subset_trainings(
+    metrics: Sequence[str],
+    n: int,
+    *,
+    recipe: str | Recipe = "mlp",
+    members: int = DEFAULT_MEMBERS,
+    epochs: int | None = None,
+    subset: float = 0.7,
+    **_: Any,
+) -> list[Training]:
+    """The same networks for all metrics."""
+    recipe = find_recipe(recipe)
+    return [Training(tuple(metrics), recipe, members, recipe.epochs if epochs is None else epochs, round(subset * n))]
 
 
 def _load_test(test: str | Path | Source, probes: Probes, pseudo_labels: bool, track: Track) -> TrainingSet:

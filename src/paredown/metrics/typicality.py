@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from paredown.clustering.kernels.neighbours import NeighbourSearch, choose_neighbour_search
 from paredown.errors import PareError
 from paredown.ids import hash_ids
+from paredown.metrics.base import Work
 from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored
 from paredown.sources import VectorSource
 
-__all__ = ["Typicality", "fit_typicality"]
+__all__ = ["Typicality", "fit_typicality", "typicality_work"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,13 @@ def fit_typicality(
     The rows sought among are all of them if they fit into half of `memory` bytes, and otherwise a uniform sample that
     does, among which neighbours are farther but ranked alike. `neighbours` is clipped to the number of other rows in
     the reference. The cost is at most n r dim multiplications for r reference rows: a smaller `memory` is also quicker.
+
+    Args:
+        source: the embeddings.
+        seed: decides the sample.
+        neighbours: nearest rows whose distance is averaged.
+        memory: bytes to work in; half of them hold the rows sought among.
+        track: reports progress.
     """
     if neighbours < 1:
         raise PareError(f"neighbours must be at least 1, got {neighbours}.")
@@ -62,3 +70,9 @@ def fit_typicality(
     reference = source.sample(size, seed=seed)
     search = choose_neighbour_search(reference, min(neighbours, size - 1), n=len(source))
     return Typicality(search, hashes, seed)
+
+
+def typicality_work(source: VectorSource, *, memory: int = 2**30, **_: Any) -> Work:
+    """Every row against the reference rows."""
+    size = min(len(source), max(2, memory // (2 * 4 * source.dim)))
+    return Work(passes=2, products=((len(source), size),), memory=4 * source.dim * size, timed=False)

@@ -28,10 +28,20 @@ _TDDS_DECAY = 0.9
 class Recorded:
     """A metric of a recording: how it is read from the records, what it is and whose."""
 
-    read: Callable[[Table, Layout], NDArray[np.float64]]
+    read: Callable[..., NDArray[np.float64]]  # of (table, layout), and of an epoch where one may be chosen
     summary: str
     reference: str
-    needs: str = "one observation"  # of every example
+    early: bool = False  # read off networks trained for a short time, by its paper
+    windowed: bool = False  # looks at `window` observations together
+    of_features: bool = False  # looks at what enters the last layer
+    of_one_epoch: bool = False  # may be read at a chosen epoch
+
+    @property
+    def needs(self) -> str:
+        """What every example needs for a score."""
+        if self.of_features:
+            return "features in its latest update"
+        return "as many observations as the window" if self.windowed else "one observation"
 
 
 def el2n(table: Table, layout: Layout, epoch: Any = None) -> NDArray[np.float64]:
@@ -145,20 +155,23 @@ def _seen_or_nan(table: Table, values: NDArray[np.float64]) -> NDArray[np.float6
     return np.where(table["seen"] > 0, values, np.nan)
 
 
-_WINDOW = "as many observations as the window"
 _MAPS = "Swayamdipta et al. 2020, dataset cartography"
 
 RECORDED: dict[str, Recorded] = {
-    "el2n": Recorded(el2n, "length of softmax - onehot: at the latest, a chosen or the mean epoch", "Paul et al. 2021"),
+    "el2n": Recorded(
+        el2n,
+        "length of softmax - onehot: at the latest, a chosen or the mean epoch",
+        "Paul et al. 2021",
+        early=True,
+        of_one_epoch=True,
+    ),
     "forgetting": Recorded(forgetting, "how often it was learned and lost again", "Toneva et al. 2019"),
     "aum": Recorded(aum, "minus the mean margin of the label's logit", "Pleiss et al. 2020"),
     "margin": Recorded(margin, "minus the latest margin of the label's logit", "Pleiss et al. 2020"),
     "entropy": Recorded(entropy, "entropy of the latest softmax", "Coleman et al. 2020, selection via proxy"),
-    "grand": Recorded(
-        grand, "length of the last layer's gradient", "Paul et al. 2021", "features in its latest update"
-    ),
-    "dyn_unc": Recorded(dyn_unc, "spread of the label's probability in windows", "He et al. 2023", _WINDOW),
-    "tdds": Recorded(tdds, "spread of the changes of the softmax in windows", "Zhang et al. 2024", _WINDOW),
+    "grand": Recorded(grand, "length of the last layer's gradient", "Paul et al. 2021", early=True, of_features=True),
+    "dyn_unc": Recorded(dyn_unc, "spread of the label's probability in windows", "He et al. 2023", windowed=True),
+    "tdds": Recorded(tdds, "spread of the changes of the softmax in windows", "Zhang et al. 2024", windowed=True),
     "confidence": Recorded(confidence, "one minus the mean probability of the label", _MAPS),
     "variability": Recorded(variability, "spread of the label's probability over all epochs", _MAPS),
     "correctness": Recorded(correctness, "fraction of epochs it was classified wrongly", _MAPS),
@@ -169,13 +182,14 @@ def read_metric(metric: str, tables: dict[int, Table], layout: Layout, epoch: An
     """A metric averaged over the members, in the order of their numbers; NaN where a member cannot tell."""
     if metric not in RECORDED:
         raise unknown_name("recorded metric", str(metric), RECORDED)
-    if epoch is not None and metric != "el2n":
+    entry = RECORDED[metric]
+    if epoch is not None and not entry.of_one_epoch:
         raise PareError(f"epoch= chooses among the kept EL2N scores; {metric} covers the whole recording.")
     if not tables:
         raise PareError("nothing was recorded yet; call update(indices, logits, labels, epoch) in the training loop.")
     total: NDArray[np.float64] | float = 0.0
     for _, table in sorted(tables.items()):
-        total = total + (el2n(table, layout, epoch) if metric == "el2n" else RECORDED[metric].read(table, layout))
+        total = total + (entry.read(table, layout, epoch) if entry.of_one_epoch else entry.read(table, layout))
     return np.asarray(total / len(tables))
 
 

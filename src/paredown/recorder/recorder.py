@@ -214,7 +214,7 @@ class Recorder:
 
     def _explain_missing(self, metric: str, epoch: Any, missing: NDArray[np.int64], unseen: Unseen) -> None:
         needs = RECORDED[metric].needs if epoch in (None, "mean") else f"an observation in epoch {epoch}"
-        if metric in ("dyn_unc", "tdds"):
+        if RECORDED[metric].windowed:
             needs += f" ({self._layout.window}; choose another with Recorder(..., window=))"
         if len(missing) < self.n_examples and unseen != "error":
             return
@@ -232,7 +232,7 @@ class Recorder:
         settings = {name: value for name, value in self._settings().items() if name != "ids"}
         chosen = (
             {"epoch": "latest" if epoch is None else epoch if epoch == "mean" else int(epoch)}
-            if metric == "el2n"
+            if RECORDED[metric].of_one_epoch
             else {}
         )
         return {

@@ -1,4 +1,4 @@
-"""What metrics that train would cost: how many models for how long, and the time from a few measured steps."""
+"""What scoring would cost: memory, networks to train, and the time from measuring a small piece of the work."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paredown.clustering.kernels import nearest
 from paredown.embeddings import SHARD_SIZE
@@ -16,32 +17,19 @@ from paredown.embeddings.encoders import Encoder
 from paredown.embeddings.encoders.pixel_pca import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
 from paredown.ids import id_array
-from paredown.metrics import METRICS
-from paredown.metrics.ddd import DEFAULT_KINDS, diverse_recipes
-from paredown.metrics.prototypes import choose_k
-from paredown.metrics.recorded_metrics import WATCHED, epochs_of
-from paredown.metrics.subset_training import DEFAULT_MEMBERS, SUBSAMPLED
+from paredown.metrics import DEFAULT_METRIC
+from paredown.metrics.base import Training
+from paredown.metrics.registry import METRICS, check_options
 from paredown.sources import ImageSource, Skipped, Source, VectorSource
-from paredown.training import Examples, Recipe, find_recipe
+from paredown.training import Examples, Recipe
 from paredown.training.devices import require_torch, torch_threads
 from paredown.training.ensembles import MEMBERS_AT_ONCE, train_ensemble, trains_stacked
 from paredown.units import format_duration, format_size
 
-__all__ = ["ScoringCost", "Training", "TrainingCost", "estimate_scoring", "estimate_training", "plan_trainings"]
+__all__ = ["ScoringCost", "TrainingCost", "estimate_scoring", "estimate_training", "plan_trainings"]
 
 _BATCHES = 3  # per epoch of a timed training
-_ITERATIONS = 30  # of k-means with its seeding and the sensitivity to k, roughly
-
-
-@dataclass(frozen=True)
-class Training:
-    """Networks of one recipe that are trained for some metrics, each on so many examples per epoch."""
-
-    metrics: tuple[str, ...]
-    recipe: Recipe
-    models: int
-    epochs: int
-    examples: int
+_PIECE = 512, 4096  # rows that are compared with so many others at most, to see how long it takes
 
 
 @dataclass(frozen=True)
@@ -62,61 +50,35 @@ class TrainingCost:
         return f"{networks} x {epochs}, about {format_duration(self.seconds)}"
 
 
-def plan_trainings(
-    metrics: Sequence[str],
-    n: int,
-    *,
-    recipe: str | Recipe = "mlp",
-    members: int | None = None,
-    epochs: int | None = None,
-    subset: float = 0.7,
-    folds: int = 5,
-) -> tuple[Training, ...]:
-    """The trainings behind some metrics of `n` examples; those that share one are counted once."""
-    recipe = find_recipe(recipe)
-    plan: list[Training] = []
-    watched = [metric for metric in metrics if metric in WATCHED]
-    for length in sorted({epochs_of(metric, recipe, n, epochs) for metric in watched}):
-        sharing = tuple(metric for metric in watched if epochs_of(metric, recipe, n, epochs) == length)
-        plan.append(Training(sharing, recipe, members or recipe.probe_members, length, n))
-    whole = recipe.epochs if epochs is None else epochs
-    if sharing := tuple(metric for metric in metrics if metric in SUBSAMPLED):
-        plan.append(Training(sharing, recipe, members or DEFAULT_MEMBERS, whole, round(subset * n)))
-    if "ddd" in metrics:
-        kinds = diverse_recipes(recipe, members or DEFAULT_KINDS)
-        plan += [Training(("ddd",), kind, folds, whole, n - n // folds) for kind in kinds]
-    known = {*WATCHED, *SUBSAMPLED, "ddd"}
+def plan_trainings(metrics: Sequence[str], n: int, **options: Any) -> tuple[Training, ...]:
+    """The trainings behind some metrics of `n` examples; those that share one are counted once.
+
+    The options are those of the metrics that decide how much is trained, such as `recipe`, `members` and `epochs`.
+    """
+    check_options(metrics, options)
+    sharing: dict[Callable[..., list[Training]], list[str]] = {}
     for metric in metrics:
-        if metric not in known:
+        trains = METRICS[metric].trains
+        if trains is None:
             raise PareError(f"metric {metric!r} trains nothing, so there is no training to estimate.")
-    return tuple(plan)
+        sharing.setdefault(trains, []).append(metric)
+    own = {trains: METRICS[names[0]].own_options(options) for trains, names in sharing.items()}
+    return tuple(training for trains, names in sharing.items() for training in trains(names, n, **own[trains]))
 
 
-def estimate_training(
-    metrics: Sequence[str],
-    source: Source,
-    *,
-    recipe: str | Recipe = "mlp",
-    members: int | None = None,
-    epochs: int | None = None,
-    subset: float = 0.7,
-    folds: int = 5,
-    threads: int | None = None,
-) -> TrainingCost:
+def estimate_training(metrics: Sequence[str], source: Source, **options: Any) -> TrainingCost:
     """How many networks are trained for how long, and about how much time that takes.
 
     A few steps of every kind of network are timed on random inputs of the right size; the data are not read. Reading
     and encoding the examples and the recorders' own work come on top.
     """
     require_torch("a metric that trains probes")
-    plan = plan_trainings(
-        metrics, len(source), recipe=recipe, members=members, epochs=epochs, subset=subset, folds=folds
-    )
+    plan = plan_trainings(metrics, len(source), **options)
     classes = 10 if source.labels is None else max(2, len(source.labels.classes))
     dim = source.dim if isinstance(source, VectorSource) else 512
     known: dict[str, float] = {}
     seconds = 0.0
-    with torch_threads(threads):
+    with torch_threads(options.get("threads")):
         for training in plan:
             key = repr((training.recipe, min(training.models, MEMBERS_AT_ONCE)))
             if key not in known:
@@ -164,31 +126,33 @@ class ScoringCost:
 
 
 def estimate_scoring(
-    source: Source, *, metric: str = "prototypes", k: int | None = None, encoder: Encoder | None = None
+    source: Source, *, metric: str = DEFAULT_METRIC, encoder: Encoder | None = None, **options: Any
 ) -> ScoringCost:
     """Rows, memory and time of scoring a source, from measuring how long a small piece takes.
 
-    Images are taken to be encoded by `pixels` unless a loaded encoder is given.
+    Images are taken to be encoded by `pixels` unless a loaded encoder is given. The options are those of the metric.
     """
-    n = len(source)
-    if "embeddings" not in METRICS[metric].needs:
+    n, entry = len(source), METRICS[metric]
+    if entry.work is None:
         return ScoringCost(n, None, None, 64 * n, 0.0)
     if isinstance(source, ImageSource):
         return _scoring_images(source, encoder)
     assert isinstance(source, VectorSource)
+    work = entry.work(source, **entry.own_options(options))
     block = next(source.batches())
-    reading = 2 * _seconds(lambda: next(source.batches())) * n / len(block.ids)  # one pass to fit, one to score
-    memory = 4 * source.dim * 3 * len(block.ids) + 64 * n
-    if metric == "supervised_prototypes":
-        return ScoringCost(n, source.dim, None, memory, reading)
-    if metric != "prototypes":  # compares rows with rows inside 1 GiB; no small piece tells how long that takes
-        return ScoringCost(n, source.dim, None, memory + min(4 * source.dim * n, 2**30), None)
-    k = min(choose_k(source) if k is None else max(k, 1), n)
-    sample = min(n, 256 * k)
-    rows = block.vectors[:512]
-    products = _seconds(lambda: nearest(rows, np.resize(rows, (k, source.dim)))) / len(rows)
-    memory += min(4 * source.dim * (sample + k), 2**29)
-    return ScoringCost(n, source.dim, k, memory, reading + products * (n + _ITERATIONS * sample))
+    seconds = None
+    if work.timed:
+        seconds = work.passes * _seconds(lambda: next(source.batches())) * n / len(block.ids)
+        seconds += sum(rows * _seconds_of_comparing(block.vectors, others) for rows, others in work.products)
+    memory = 4 * source.dim * 3 * len(block.ids) + 64 * n + work.memory
+    return ScoringCost(n, source.dim, work.k, memory, seconds)
+
+
+def _seconds_of_comparing(vectors: NDArray[np.float32], others: int) -> float:
+    """Of one row with so many others."""
+    rows, most = vectors[: _PIECE[0]], min(others, _PIECE[1])
+    centroids = np.resize(rows, (most, rows.shape[1]))
+    return _seconds(lambda: nearest(rows, centroids)) / len(rows) * others / most
 
 
 def _scoring_images(source: ImageSource, encoder: Encoder | None) -> ScoringCost:

@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike
 from paredown.checkpoint import unfinished
 from paredown.embeddings import SHARD_SIZE, embed_to_score
 from paredown.embeddings.encoders import Encoder, encode
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError
 from paredown.files import check_all_apart, check_apart, check_output, is_own, locked
 from paredown.ids import hash_ids
-from paredown.metrics import METRICS
+from paredown.metrics import DEFAULT_METRIC
+from paredown.metrics.registry import METRICS, check_options
 from paredown.progress import Track, silent
 from paredown.records import changes, digest
 from paredown.scores import Labels, Scores
@@ -128,12 +129,7 @@ def score_all(
 
     The arguments are those of `score`; every metric takes those of the options that it has.
     """
-    for metric in metrics:
-        if metric not in METRICS:
-            raise unknown_name("metric", metric, METRICS)
-    for option in options:
-        if not any(option in METRICS[metric].options for metric in metrics):
-            raise PareError(f"none of the metrics {', '.join(metrics)} has an option {option!r}.")
+    check_options(metrics, options)
     _check_seed(seed)
     own = {metric: METRICS[metric].own_options(options) for metric in metrics}
     plain = opened = _open(source, labels, ids, on_error)
@@ -229,10 +225,8 @@ def _check_models(
     overwrite: bool,
 ) -> str:
     """The metric's name, once it, its options and the models are known to go together."""
-    name = metric or (model.metric if model is not None else "prototypes")
-    if name not in METRICS:
-        raise unknown_name("metric", name, METRICS)
-    METRICS[name].check_options(name, options)
+    name = metric or (model.metric if model is not None else DEFAULT_METRIC)
+    check_options([name], options)
     if model is not None:
         if model.metric != name:
             raise PareError(f"the model is of metric {model.metric!r}, and {name!r} was asked; leave the metric out.")
@@ -298,7 +292,7 @@ def _check_labels(source: Source, metric: str, options: dict[str, Any]) -> None:
         instead = ", or let clusters take their place with pseudo_labels" if "training" in needs else ""
         raise PareError(
             f"metric {metric!r} needs labels, and {source.location} has none; give them{instead}, "
-            f"or use metric 'prototypes'."
+            f"or use metric {DEFAULT_METRIC!r}."
         )
 
 

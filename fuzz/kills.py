@@ -141,9 +141,9 @@ class Run:
         os.dup2(self._log.fileno(), 2)
         os.chdir(folder)
         if two_steps:
-            import paredown.files
+            import paredown.files.atomic
 
-            paredown.files._rename = lambda part, path, flag: False
+            paredown.files.atomic._rename = lambda part, path, flag: False
         told = self._events.fileno()
 
         def act(number: int, event: str) -> None:

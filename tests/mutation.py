@@ -62,7 +62,7 @@ GROUPS = {
     "values": Group(("columns.py", "ids.py", "scores.py"), ("test_values.py", "test_ids.py")),
     "laws": Group(("laws/*.py",), ("laws/test_laws.py", "laws/test_exact_laws.py", "laws/test_frontier.py")),
     "files": Group(
-        ("files.py", "records.py"),
+        ("files/*.py", "records.py"),
         ("files/test_files.py", "files/test_exact_files.py", "test_records.py", "test_score_files.py"),
     ),
     "recorder": Group(

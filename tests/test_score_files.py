@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import paredown as pdn
-from paredown import files
 from paredown.errors import PareError
-from paredown.files import check_output, new_output
+from paredown.files import atomic, check_output, new_output
 from paredown.ids import id_array
 from paredown.score_files import is_scores, read_manifest, read_scores, write_scores
 from paredown.scores import Labels, Scores
@@ -118,7 +117,7 @@ def test_failed_rename_puts_the_old_folder_back(tmp_path, monkeypatch) -> None:
     out = tmp_path / "out"
     with new_output(out, folder=True) as part:
         (part / "x").write_text("old")
-    monkeypatch.setattr(files, "_rename", lambda *_: False)  # a system without an exchange in one step
+    monkeypatch.setattr(atomic, "_rename", lambda *_: False)  # a system without an exchange in one step
     rename, calls = os.rename, []
 
     def fail_second(a, b) -> None:

@@ -263,8 +263,8 @@ def test_an_exchange_of_stores_killed_half_way_is_finished(tmp_path, image_folde
         real(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr("paredown.files._rename", lambda *_: False)  # a system without an exchange in one step
-        patch.setattr("paredown.files.os.rename", first_only)
+        patch.setattr("paredown.files.atomic._rename", lambda *_: False)  # a system without an exchange in one step
+        patch.setattr("paredown.files.atomic.os.rename", first_only)
         with pytest.raises(KeyboardInterrupt):
             pdn.embed(image_folder, overwrite=True, **options)
     store = pdn.embed(image_folder, overwrite=True, **options)

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from paredown import files
 from paredown.errors import PareError
 from paredown.files import (
     MARK,
+    atomic,
     check_apart,
     check_output,
     claim_folder,
@@ -33,6 +33,7 @@ from paredown.files import (
     lock_is_held,
     locked,
     mark_of,
+    marks,
     new_output,
     parts_folder,
     remove_folder,
@@ -93,14 +94,14 @@ def test_links_are_listed_without_a_digest(tmp_path: Path) -> None:
 
 
 def test_large_folders_are_listed_without_digests_or_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_DIGESTED_BYTES", 4)
+    monkeypatch.setattr(marks, "_DIGESTED_BYTES", 4)
     for name, text, expected in (("fits", "1234", {"bytes": 4, "sha256": sha("1234")}), ("not", "12345", {"bytes": 5})):
         with new_output(tmp_path / name, folder=True) as part:
             (part / "x").write_text(text)
         mark = mark_of(tmp_path / name)
         assert mark is not None
         assert mark["files"] == {"x": expected}
-    monkeypatch.setattr(files, "_LISTED_FILES", 2)
+    monkeypatch.setattr(marks, "_LISTED_FILES", 2)
     for count in (2, 3):
         with new_output(tmp_path / f"n{count}", folder=True) as part:
             for number in range(count):
@@ -436,7 +437,7 @@ def test_digests_by_definition() -> None:
 def test_new_outputs_without_the_help_of_the_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: bool
 ) -> None:
-    monkeypatch.setattr(files, "_rename", lambda *arguments: False)
+    monkeypatch.setattr(atomic, "_rename", lambda *arguments: False)
     with new_output(tmp_path / "out", folder=folder) as part:
         (part / "x" if folder else part).write_text("new")
     assert (tmp_path / "out" / "x" if folder else tmp_path / "out").read_text() == "new"
@@ -448,7 +449,7 @@ def test_relative_names_are_exchanged_too(tmp_path: Path, monkeypatch: pytest.Mo
     for name in ("a", "b"):
         Path(name).mkdir()
         Path(name, name).touch()
-    assert files._rename(Path("a"), Path("b"), files._EXCHANGE)
+    assert atomic._rename(Path("a"), Path("b"), atomic._EXCHANGE)
     assert [str(path) for path in sorted(Path().rglob("*"))] == ["a", "a/b", "b", "b/a"]
 
 
@@ -483,8 +484,8 @@ class _Library:
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP])
 def test_a_file_system_without_such_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(files.ctypes, "CDLL", lambda *arguments, **options: _Library(number))
-    assert not files._rename(tmp_path / "a", tmp_path / "b", files._NO_REPLACE)
+    monkeypatch.setattr(atomic.ctypes, "CDLL", lambda *arguments, **options: _Library(number))
+    assert not atomic._rename(tmp_path / "a", tmp_path / "b", atomic._NO_REPLACE)
     for overwrite in (False, True):
         with new_output(tmp_path / "out", folder=True, overwrite=overwrite) as part:
             (part / "x").write_text(str(overwrite))
@@ -496,14 +497,14 @@ def test_a_system_without_such_renames(tmp_path: Path, monkeypatch: pytest.Monke
     def missing(*arguments: object, **options: object) -> None:
         raise error("there is none")
 
-    monkeypatch.setattr(files.ctypes, "CDLL", missing)
+    monkeypatch.setattr(atomic.ctypes, "CDLL", missing)
     with new_output(tmp_path / "out") as part:
         part.write_text("new")
     assert (tmp_path / "out").read_text() == "new"
 
 
 def test_other_errors_of_renaming_are_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.ctypes, "CDLL", lambda *arguments, **options: _Library(errno.EIO))
+    monkeypatch.setattr(atomic.ctypes, "CDLL", lambda *arguments, **options: _Library(errno.EIO))
     with pytest.raises(OSError, match=os.strerror(errno.EIO)) as caught:
-        files._rename(tmp_path / "a", tmp_path / "b", files._EXCHANGE)
+        atomic._rename(tmp_path / "a", tmp_path / "b", atomic._EXCHANGE)
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(tmp_path / "b"))

@@ -19,6 +19,7 @@ import paredown as pdn
 from paredown import files
 from paredown.errors import PareError
 from paredown.files import (
+    atomic,
     check_output,
     claim_folder,
     clear_temporaries,
@@ -28,7 +29,9 @@ from paredown.files import (
     is_own,
     lock_is_held,
     locked,
+    locks,
     mark_of,
+    marks,
     new_output,
     remove_folder,
     write_whole,
@@ -126,8 +129,8 @@ def test_the_mark_lists_every_file_with_its_digest(tmp_path) -> None:
 
 
 def test_many_files_are_counted(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(files, "_LISTED_FILES", 3)
-    monkeypatch.setattr(files, "_SYNCED_ONE_BY_ONE", 3)
+    monkeypatch.setattr(marks, "_LISTED_FILES", 3)
+    monkeypatch.setattr(atomic, "_SYNCED_ONE_BY_ONE", 3)
     with new_output(tmp_path / "out", folder=True) as part:
         for number in range(5):
             (part / str(number)).write_text("x")
@@ -142,7 +145,7 @@ def test_many_files_are_counted(tmp_path, monkeypatch) -> None:
 
 
 def test_of_many_files_the_names_are_compared(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(files, "_LISTED_FILES", 3)
+    monkeypatch.setattr(marks, "_LISTED_FILES", 3)
     with new_output(tmp_path / "out", folder=True, request="r") as part:
         for number in range(5):
             (part / str(number)).write_text("x")
@@ -256,7 +259,7 @@ def test_names_that_are_too_long(tmp_path) -> None:
 @pytest.mark.parametrize("exchange", [True, False])
 def test_folders_are_exchanged(tmp_path, monkeypatch, exchange) -> None:
     if not exchange:
-        monkeypatch.setattr(files, "_rename", lambda *_: False)
+        monkeypatch.setattr(atomic, "_rename", lambda *_: False)
     for name in ("new", "home"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x").write_text(name)
@@ -271,18 +274,18 @@ def test_linux_exchanges_in_one_step(tmp_path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).write_text("")
-    assert files._rename(tmp_path / "a", tmp_path / "b", files._EXCHANGE)
+    assert atomic._rename(tmp_path / "a", tmp_path / "b", atomic._EXCHANGE)
     assert names(tmp_path / "b") == ["a"]
     with pytest.raises(PareError, match="b was made by someone else in the meantime; nothing was replaced"):
-        files._rename(tmp_path / "a", tmp_path / "b", files._NO_REPLACE)
+        atomic._rename(tmp_path / "a", tmp_path / "b", atomic._NO_REPLACE)
     with pytest.raises(FileNotFoundError):
-        files._rename(tmp_path / "nothing", tmp_path / "b", files._EXCHANGE)
+        atomic._rename(tmp_path / "nothing", tmp_path / "b", atomic._EXCHANGE)
 
 
 @pytest.mark.parametrize("exchange", [True, False])
 def test_an_output_that_appears_meanwhile_is_not_replaced(tmp_path, monkeypatch, exchange) -> None:
     if not exchange:
-        monkeypatch.setattr(files, "_rename", lambda *_: False)
+        monkeypatch.setattr(atomic, "_rename", lambda *_: False)
     with pytest.raises(PareError, match="out was made by someone else in the meantime"):
         with new_output(tmp_path / "out") as part:
             part.write_text("mine")
@@ -433,7 +436,7 @@ def test_a_lock_may_be_taken_again_by_its_thread_only(tmp_path) -> None:
 
 def test_a_lock_that_was_removed_in_between_is_not_held(tmp_path, monkeypatch) -> None:
     """The owner removes the file while another run has it open already: that run must not hold a file nobody sees."""
-    real, calls = files._lock_handle, []
+    real, calls = locks._lock_handle, []
 
     def removed_first(handle) -> bool:
         calls.append(handle)
@@ -441,7 +444,7 @@ def test_a_lock_that_was_removed_in_between_is_not_held(tmp_path, monkeypatch) -
             (tmp_path / ".out.paredown-lock").unlink()
         return real(handle)
 
-    monkeypatch.setattr(files, "_lock_handle", removed_first)
+    monkeypatch.setattr(locks, "_lock_handle", removed_first)
     with locked(tmp_path / "out"):
         assert (tmp_path / ".out.paredown-lock").exists()
     assert len(calls) == 2

@@ -1,0 +1,232 @@
+"""Whose an output is: the mark that paredown leaves in what it writes, and what the mark says of its files.
+
+Folders carry a file `.paredown`; files carry their mark inside, or in `.NAME.paredown` beside them where the format has
+no place for it. Only what carries the mark is ever replaced, and only if nothing else came into it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from paredown.errors import PareError
+from paredown.files.atomic import beside, write_whole
+from paredown.version import __version__
+
+MARK = ".paredown"  # the file in a folder that says that paredown wrote it; of a file, `.NAME.paredown` beside it
+_LISTED_FILES = 10_000  # files of a folder up to which its mark lists them
+_DIGESTED_BYTES = 2**30  # bytes of a folder up to which its mark has digests of its files
+
+
+def is_own(path: Path) -> bool:
+    """Whether paredown wrote a file or folder."""
+    return mark_of(path) is not None
+
+
+def mark_of(path: Path) -> dict[str, Any] | None:
+    """What a file or folder says of having been written by paredown; None if it does not.
+
+    Parquet files, models, recordings and encoders carry the mark inside, JSON documents as a key `paredown`.
+    """
+    if path.is_dir():
+        return read_mark(path / MARK) or _mark_of_earlier_folder(path)
+    if not path.is_file():
+        return None
+    mark = read_mark(file_mark(path))
+    digests = [] if mark is None else mark.get("sha256", [])
+    if mark is not None and digests and (digest := file_digest(path)) in digests:
+        return mark if digest == digests[0] else new_mark(None)  # the old content, if a kill came before the new one
+    return _mark_inside(path)
+
+
+def file_mark(path: Path) -> Path:
+    """Where the mark of a file is that cannot carry one."""
+    return beside(path, MARK)
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def finished_request(path: Path) -> str | None:
+    """The `request` of the run that finished an output; None where there is none, or where files of it are gone."""
+    mark = mark_of(path) if path.exists() else None
+    if mark is None or (path.is_dir() and not _is_complete(path, mark)):
+        return None
+    return mark.get("request")
+
+
+def _is_complete(folder: Path, mark: dict[str, Any]) -> bool:
+    """Whether every file of an output is there, in its size; `paredown verify` reads them too."""
+    sizes = _sizes(folder)
+    if "names" in mark:
+        return _names_digest(sizes) == mark["names"]
+    return all(
+        sizes.get(name) == noted.get("bytes", sizes.get(name, -1)) for name, noted in mark.get("files", {}).items()
+    )
+
+
+def is_file_mark(file: Path) -> bool:
+    """Whether a file is the mark of another one, and not only named like it."""
+    return file.is_file() and "sha256" in (read_mark(file) or {})
+
+
+def with_article(kind: str) -> str:
+    """`an unfinished run`, `a sweep`."""
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+def new_mark(request: str | None) -> dict[str, Any]:
+    """What a mark says: the version, and which request the output answers."""
+    return {"paredown": __version__} | ({} if request is None else {"request": request})
+
+
+def read_mark(file: Path) -> dict[str, Any] | None:
+    """The mark in a file of its own, if it is one."""
+    try:
+        mark = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return mark if isinstance(mark, dict) and "paredown" in mark else None
+
+
+def inventory(folder: Path) -> dict[str, Any]:
+    """What is in a folder: a size and a digest of every file, as far as they are not too many or too large."""
+    files = _files_in(folder)
+    sizes = _sizes(folder)
+    if len(files) > _LISTED_FILES:
+        return {"count": len(files), "names": _names_digest(sizes)}
+    digested = sum(sizes.values()) <= _DIGESTED_BYTES
+    return {
+        "files": {
+            name: {"bytes": sizes[name]} | ({"sha256": file_digest(file)} if digested and not file.is_symlink() else {})
+            for name, file in zip(sizes, files, strict=True)
+        }
+    }
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Every file and link of an output but its mark, in a fixed order."""
+    found = (file for file in folder.rglob("*") if not file.is_dir() or file.is_symlink())
+    return sorted((file for file in found if file != folder / MARK), key=os.fsencode)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {_name_in(folder, file): file.lstat().st_size for file in _files_in(folder)}
+
+
+def _name_in(folder: Path, file: Path) -> str:
+    return os.fsencode(file.relative_to(folder)).decode("utf-8", "backslashreplace")
+
+
+def _names_digest(sizes: dict[str, int]) -> str:
+    return hashlib.sha256("".join(f"{name}\0{size}\n" for name, size in sizes.items()).encode()).hexdigest()
+
+
+def write_companion(path: Path, digests: list[str], request: str | None) -> None:
+    """The mark of a file: with the digest of the content and, until that has taken its place, of what it replaces."""
+    with write_whole(file_mark(path), output=path) as mark:
+        mark.write_text(json.dumps(new_mark(request) | {"sha256": digests}) + "\n", encoding="utf-8")
+
+
+def check_own(path: Path) -> None:
+    """Raise unless paredown wrote what is at `path`, in one run, and nobody added to it or changed it."""
+    mark = None if path.is_symlink() else mark_of(path)
+    if mark is None:
+        raise PareError(
+            f"{path} was not written by paredown, and is never replaced; move it away, or choose another output."
+        )
+    if path.is_dir() and mark.get("kind") is not None:
+        raise PareError(
+            f"{path} holds {with_article(mark['kind'])}, which is not replaced by anything else; move it away, or choose "
+            "another output."
+        )
+    foreign = [*foreign_files(path, mark), *_changed_files(path, mark)] if path.is_dir() else []
+    if foreign:
+        few = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+        raise PareError(
+            f"{path} holds what paredown did not write ({few}), which would be lost; move it away, or choose another "
+            "output."
+        )
+
+
+def foreign_files(folder: Path, mark: dict[str, Any]) -> list[str]:
+    """The files in an output that are not paredown's own, by its mark."""
+    present = _sizes(folder)
+    if "files" in mark:
+        return [name for name in present if name not in mark["files"]]
+    if "count" in mark and len(present) > mark["count"]:
+        return [f"{len(present) - mark['count']:,} files more than were written"]
+    if "names" in mark and _names_digest(present) != mark["names"]:
+        return ["files of other names or sizes than were written"]
+    return []
+
+
+def _changed_files(folder: Path, mark: dict[str, Any]) -> list[str]:
+    """The files of an output that are not as they were written: someone's work may be in them."""
+    return [
+        f"{name}, which was changed"
+        for name, size in _sizes(folder).items()
+        if (noted := mark.get("files", {}).get(name))
+        and (
+            noted.get("bytes", size) != size
+            or ("sha256" in noted and ((folder / name).is_symlink() or file_digest(folder / name) != noted["sha256"]))
+        )
+    ]
+
+
+_EARLIER_MANIFEST = ("manifest.parquet", "manifest.json", "classes.csv")
+
+
+def _mark_of_earlier_folder(folder: Path) -> dict[str, Any] | None:
+    """Folders of `prune` from before there were marks are known by their manifest."""
+    if not is_own(folder / _EARLIER_MANIFEST[0]):
+        return None
+    return {"paredown": "", "files": {name: {} for name in _EARLIER_MANIFEST if (folder / name).exists()}}
+
+
+def _mark_inside(path: Path) -> dict[str, Any] | None:
+    """The mark of a format that can carry one."""
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(4)
+        if path.suffix == ".json":
+            return read_mark(path)
+        if start == b"PAR1":
+            return _mark_of_table(path)
+        if start == b"PK\3\4":
+            return _mark_of_arrays(path)
+        return _mark_of_encoder(path) if path.suffix == ".onnx" else None
+    except Exception:  # whatever a library says of a file that it cannot read, the file is not paredown's
+        return None
+
+
+def _mark_of_table(path: Path) -> dict[str, Any] | None:
+    import pyarrow.parquet as pq
+
+    record = (pq.read_schema(path).metadata or {}).get(b"paredown")
+    return None if record is None else {"paredown": ""} | json.loads(record)
+
+
+def _mark_of_arrays(path: Path) -> dict[str, Any] | None:
+    """Models and recordings have a JSON document among their arrays that names their format."""
+    import numpy as np
+
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:  # numpy leaves a bad zip open
+        for name in {"header", "record"} & set(arrays.files):
+            record = json.loads(str(arrays[name]))
+            if str(record["format"]).startswith("paredown"):
+                return {"paredown": ""} | record
+    return None
+
+
+def _mark_of_encoder(path: Path) -> dict[str, Any] | None:
+    """An encoder that paredown trained says how in its metadata, which are at the end of the file."""
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - 2**20))
+        return {"paredown": ""} if b"paredown.training" in stream.read() else None

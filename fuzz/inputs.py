@@ -107,7 +107,7 @@ def _read_recording(path: Path) -> bool:
 
 
 def _read_checkpoint(path: Path) -> bool:
-    from paredown.embeddings.encoders.pretrained import read_checkpoint
+    from paredown.embeddings.encoders.weights import read_checkpoint
 
     read_checkpoint(path)
     return False

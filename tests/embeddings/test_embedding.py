@@ -196,7 +196,7 @@ def test_killed_at_any_moment_it_finishes_with_the_same_bytes(tmp_path, image_fo
 
 OVERWRITE = """
 import sys, time
-from paredown import embedding
+from paredown.embeddings import embedding
 real = embedding.write_shard
 embedding.write_shard = lambda *arguments: (time.sleep(0.01), real(*arguments))  # long enough to be killed in
 sys.argv = ["paredown", "embed", *sys.argv[1:], "--dtype", "float32", "--shard-size", "2", "--overwrite"]

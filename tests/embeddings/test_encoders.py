@@ -11,10 +11,10 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 from paredown.embeddings.encoders import ENCODERS, Encoder, Preprocess, encode, load_encoder
-from paredown.embeddings.encoders.hub import check_reachable
 from paredown.embeddings.encoders.inference import export_onnx, run_model
 from paredown.embeddings.encoders.pretrained import load_network
 from paredown.embeddings.encoders.torchvision_on_cpu import import_torchvision
+from paredown.embeddings.encoders.weights import check_reachable
 from paredown.errors import PareError
 from paredown.sources import ImageSource, open_source
 

@@ -264,7 +264,7 @@ def test_missing_and_unknown_paths(tmp_path) -> None:
     with pytest.raises(PareError, match=r"nothing: there is no such file or folder"):
         open_source(tmp_path / "nothing")
     (tmp_path / "x.txt").write_text("hello")
-    with pytest.raises(PareError, match=r"x.txt: files of this kind are not known; give one of .npy"):
+    with pytest.raises(PareError, match=r"x.txt: unsupported file type '.txt'; supported: .npy, .npz"):
         open_source(tmp_path / "x.txt")
     (tmp_path / "empty").mkdir()
     with pytest.raises(PareError, match=r"empty: the source is empty"):

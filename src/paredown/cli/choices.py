@@ -51,7 +51,7 @@ def _recipes() -> str:
 def _encoders() -> str:
     from paredown.embeddings.encoders import ENCODERS
 
-    return "\n".join(f"- {name}: {summary}" for name, summary in ENCODERS.items())
+    return "\n".join(f"- {name}: {entry.summary}" for name, entry in ENCODERS.items())
 
 
 def _exports() -> str:

@@ -51,7 +51,7 @@ def reproduce(
     if figures and every:
         raise PareError("give names of figures or --all, not both.")
     if not figures and not every:
-        emit({"figures": FIGURES}, as_json=as_json, show=_list_figures)
+        emit({"figures": {name: figure.shows for name, figure in FIGURES.items()}}, as_json=as_json, show=_list_figures)
         return
     names = list(FIGURES) if every else figures or []
     if dry_run:
@@ -77,7 +77,7 @@ def reproduce(
 def _list_figures() -> None:
     from paredown.reproduce import FIGURES
 
-    for name, shows in FIGURES.items():
+    for name, (_, shows) in FIGURES.items():
         say("  [bold]{:<22}[/] {}", name, shows)
     say("Give some of these names, or --all.")
 

@@ -17,14 +17,14 @@ from paredown.embeddings.encoders import Encoder, check_encoder, load_encoder
 from paredown.embeddings.encoders.pipeline import default_workers, encode_images, prepared_images
 from paredown.embeddings.store import (
     STATE,
-    Noted,
     Store,
+    StoreRecord,
     check_only_store,
     difference,
     finish_store,
     missing_shards,
     put_in_place,
-    read_noted,
+    read_store_record,
     replacement_of,
     start_store,
     write_shard,
@@ -127,7 +127,7 @@ def embed_to_score(
     A store that is there already is taken with whatever dtype and shard size it has.
     """
     with _only_writer(out, images):
-        before = read_noted(out)
+        before = read_store_record(out)
         form = {"dtype": "float32", "shard_size": SHARD_SIZE} | ({} if before is None else before.settings)
         store = _embed(
             images,
@@ -199,7 +199,7 @@ def _embed(
         "shard_size": shard_size,
     }
     # A store with other settings stays as it is; with `overwrite` the new one grows beside it.
-    places = {place: read_noted(place) for place in ([home, replacement_of(home)] if overwrite else [home])}
+    places = {place: read_store_record(place) for place in ([home, replacement_of(home)] if overwrite else [home])}
     if overwrite:
         check_only_store(home)
     state = {} if trust_source else images.state()
@@ -277,7 +277,9 @@ def _digest(images: ImageSource) -> str:
     return digest.hexdigest()[:16]
 
 
-def _refuse_others(folder: Path, before: Noted | None, now: dict[str, Any], state: dict[str, str], advice: str) -> None:
+def _refuse_others(
+    folder: Path, before: StoreRecord | None, now: dict[str, Any], state: dict[str, str], advice: str
+) -> None:
     if before is None:
         return
     differs = difference(before, now)

@@ -44,15 +44,15 @@ from paredown.version import __version__
 
 __all__ = [
     "STATE",
-    "Noted",
     "Store",
+    "StoreRecord",
     "check_only_store",
     "difference",
     "finish_store",
     "missing_shards",
     "put_in_place",
-    "read_noted",
     "read_shard",
+    "read_store_record",
     "replacement_of",
     "start_store",
     "write_shard",
@@ -84,7 +84,7 @@ class Store:
 # --- settings ------------------------------------------------------------------------------------------------------
 
 
-class Noted(NamedTuple):
+class StoreRecord(NamedTuple):
     """What an earlier run noted of a store."""
 
     settings: dict[str, Any]
@@ -92,7 +92,7 @@ class Noted(NamedTuple):
     state: dict[str, str]  # of the images, see `Source.state`
 
 
-def read_noted(folder: Path) -> Noted | None:
+def read_store_record(folder: Path) -> StoreRecord | None:
     """What is noted of a store, finished or not; None where there is none. A folder of anything else is refused."""
     check_output(folder.with_name(f"{folder.name}.new"), folder=True)  # whether anything can be written there
     record = read_record(folder / RECORD)
@@ -102,10 +102,10 @@ def read_noted(folder: Path) -> Noted | None:
         claim_folder(folder, _KIND, earlier=[RECORD])
     if record is None or not isinstance(record.get("settings"), dict):
         return None  # damaged: the shards say by themselves what they belong to
-    return Noted(record["settings"], bool(record.get("complete")), record.get("state", {}))
+    return StoreRecord(record["settings"], bool(record.get("complete")), record.get("state", {}))
 
 
-def difference(before: Noted, now: dict[str, Any]) -> Change | None:
+def difference(before: StoreRecord, now: dict[str, Any]) -> Change | None:
     """The first setting that differs; those that a store of an earlier version did not note are not compared."""
     names = [name for name in now if name in before.settings]
     if not str(before.settings.get("source", "")).startswith(FINGERPRINT):
@@ -142,7 +142,7 @@ def _shard(folder: Path, number: int) -> Path:
     return folder / f"{number:05d}.npy"
 
 
-def missing_shards(folder: Path, shards: int, settings: dict[str, Any], *, before: Noted | None) -> list[int]:
+def missing_shards(folder: Path, shards: int, settings: dict[str, Any], *, before: StoreRecord | None) -> list[int]:
     """The numbers of the shards that are not done: absent, damaged, or made under other settings.
 
     A complete store of an earlier version has shards that do not say their settings; its record speaks for them.

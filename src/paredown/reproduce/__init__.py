@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from paredown.reproduce.base import SIZES as SIZES
 from paredown.reproduce.base import Claim as Claim
+from paredown.reproduce.base import Figure as Figure
 from paredown.reproduce.base import Size as Size
 from paredown.reproduce.base import Table as Table
 from paredown.reproduce.rehearsal import Rehearsed as Rehearsed

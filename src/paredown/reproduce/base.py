@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SIZES", "Claim", "Size", "Table"]
+__all__ = ["SIZES", "Claim", "Figure", "Size", "Table"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,13 @@ SIZES = {
     "cpu": Size(n_features=200, draws=10, dots=6, points=60),
     "paper": Size(n_features=200, draws=100, dots=10, points=120),  # N and draws of the paper
 }
+
+
+class Figure(NamedTuple):
+    """An entry of `FIGURES`."""
+
+    paper: str  # where it is in the paper: "Fig. 1A", "appendix", or "beyond" it
+    shows: str
 
 
 class Claim(NamedTuple):

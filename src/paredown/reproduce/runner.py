@@ -15,7 +15,7 @@ from paredown.files import check_apart, claim_folder, clear_below, file_digest, 
 from paredown.plots import check_available
 from paredown.progress import Track, silent
 from paredown.records import check_same, read_record, sealed_bytes
-from paredown.reproduce.base import SIZES, Claim
+from paredown.reproduce.base import SIZES, Claim, Figure
 from paredown.reproduce.rehearsal import Rehearsed, rehearse
 from paredown.reproduce.results_page import write_summary
 from paredown.reproduce.setup import Setup
@@ -23,42 +23,44 @@ from paredown.version import __version__
 
 __all__ = ["FIGURES", "Reproduced", "rehearse_figures", "reproduce_figures"]
 
-# Name -> what it shows, in the order of the paper. Each is a module of this package with `measure`, `judge` and `draw`,
+# In the order of the paper. Each is a module of `figures/` with `measure`, `judge` and `draw`,
 # imported when it is made. Those with real data also have `NEEDS`, the data sets they take at each size, and `plan`,
 # what they train.
-FIGURES = {
-    "fig1a": "test error against alpha_prune with a perfect probe, and the Pareto frontier",
-    "fig1b": "which examples are kept, and what they teach, when data are scarce and when they are abundant",
-    "fig1c": "keep-hard against keep-easy over alpha_tot and keep_fraction",
-    "fig1d": "keep-hard and keep-easy against chance on real data, by initial size and keep_fraction",
-    "fig1e": "test accuracy over keep_fraction and alpha_prune, with the best keep_fraction",
-    "fig1f": "information gained per example",
-    "fig2": "test error against alpha_prune with an imperfect probe",
-    "fig3": "test error against the number kept on real data, with exponents and the Pareto frontier",
-    "fig4a": "transfer learning: pruning the data of fine-tuning",
-    "fig4b": "transfer learning: pruning the data of pretraining",
-    "fig5a": "how far the metrics agree: rank correlations of their scores, clustered",
-    "fig5bc": "test accuracy after keeping the hardest by every metric: Table 1",
-    "fig6a": "clusters of the self-supervised metric against classes",
-    "fig6bc": "easiest and hardest images of a class by prototypes and memorization",
-    "fig_policy": "the optimal pruning policy, from easy to hard",
-    "fig_compute_a": "test error against the time to train",
-    "fig_compute_b": "learning curves and compute at a fixed number of epochs, by keep_fraction",
-    "fig_scaling_more": "scaling with a class balance floor and by self-supervised prototypes",
-    "fig_probe_strength": "a weak against a strong probe: 4 against 40 epochs",
-    "fig_frontier": "functional forms fitted to the Pareto frontier",
-    "fig_frontier_practice": "functional forms fitted to a measured Pareto frontier",
-    "fig_extremes": "easiest and hardest images of several classes by every metric",
-    "tab_k": "the number of clusters of self-supervised prototypes",
-    "tab_ensembles": "prototypes from one self-supervised encoder and from an ensemble of five",
-    "fig_imbalance": "class balance against the fraction pruned, by metric",
-    "fig_unbalanced": "test accuracy without class balancing, and what balancing adds",
-    "fig_histograms": "scores class by class, by metric",
-    "fig_fairness": "accuracy class by class after pruning, against the full set",
-    "tab_duration": "training longer on less: the matched-iterations factor",
-    "fig_ood": "accuracy out of distribution and likeness to humans after pruning",
-    "fig_shape_bias": "shape against texture, by category, after pruning",
-    "fig_noise": "when not to keep the hardest: labels that are wrong",
+FIGURES: dict[str, Figure] = {
+    "fig1a": Figure("Fig. 1A", "test error against alpha_prune with a perfect probe, and the Pareto frontier"),
+    "fig1b": Figure("Fig. 1B", "which examples are kept, and what they teach, when data are scarce and when abundant"),
+    "fig1c": Figure("Fig. 1C", "keep-hard against keep-easy over alpha_tot and keep_fraction"),
+    "fig1d": Figure(
+        "Fig. 1D", "keep-hard and keep-easy against random subsets on real data, by size and keep_fraction"
+    ),
+    "fig1e": Figure("Fig. 1E", "test accuracy over keep_fraction and alpha_prune, with the best keep_fraction"),
+    "fig1f": Figure("Fig. 1F", "information gained per example"),
+    "fig2": Figure("Fig. 2", "test error against alpha_prune with an imperfect probe"),
+    "fig3": Figure("Fig. 3", "test error against the number kept on real data, with exponents and the Pareto frontier"),
+    "fig4a": Figure("Fig. 4A", "transfer learning: pruning the data of fine-tuning"),
+    "fig4b": Figure("Fig. 4B", "transfer learning: pruning the data of pretraining"),
+    "fig5a": Figure("Fig. 5A", "how far the metrics agree: rank correlations of their scores, clustered"),
+    "fig5bc": Figure("Fig. 5B and C, Table 1", "test accuracy after keeping the hardest by every metric: Table 1"),
+    "fig6a": Figure("Fig. 6A", "clusters of the self-supervised metric against classes"),
+    "fig6bc": Figure("Fig. 6B and C", "easiest and hardest images of a class by prototypes and memorization"),
+    "fig_policy": Figure("appendix", "the optimal pruning policy, from easy to hard"),
+    "fig_compute_a": Figure("appendix", "test error against the time to train"),
+    "fig_compute_b": Figure("appendix", "learning curves and compute at a fixed number of epochs, by keep_fraction"),
+    "fig_scaling_more": Figure("appendix", "scaling with a class balance floor and by self-supervised prototypes"),
+    "fig_probe_strength": Figure("appendix", "a weak against a strong probe: 4 against 40 epochs"),
+    "fig_frontier": Figure("appendix", "functional forms fitted to the Pareto frontier"),
+    "fig_frontier_practice": Figure("appendix", "functional forms fitted to a measured Pareto frontier"),
+    "fig_extremes": Figure("appendix", "easiest and hardest images of several classes by every metric"),
+    "tab_k": Figure("appendix", "the number of clusters of self-supervised prototypes"),
+    "tab_ensembles": Figure("appendix", "prototypes from one self-supervised encoder and from an ensemble of five"),
+    "fig_imbalance": Figure("appendix", "class balance against the fraction pruned, by metric"),
+    "fig_unbalanced": Figure("appendix", "test accuracy without class balancing, and what balancing adds"),
+    "fig_histograms": Figure("appendix", "scores class by class, by metric"),
+    "fig_fairness": Figure("appendix", "accuracy class by class after pruning, against the full set"),
+    "tab_duration": Figure("appendix", "training longer on less: the matched-iterations factor"),
+    "fig_ood": Figure("appendix", "accuracy out of distribution and likeness to humans after pruning"),
+    "fig_shape_bias": Figure("appendix", "shape against texture, by category, after pruning"),
+    "fig_noise": Figure("beyond", "when not to keep the hardest: labels that are wrong"),
 }
 
 
@@ -232,7 +234,7 @@ def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: T
         seconds, cpu_seconds = round(perf_counter() - start, 1), round(_cpu_seconds() - cpu, 1)
         document = {
             "figure": name,
-            "shows": FIGURES[name],
+            "shows": FIGURES[name].shows,
             "claims": [claim._asdict() for claim in claims],
             "settings": settings,
             "seconds": seconds,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.embeddings.encoders.pretrained import read_checkpoint
+from paredown.embeddings.encoders.weights import read_checkpoint
 from paredown.files import write_whole
 from paredown.records import tuples
 from paredown.sweeps import Swept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 
 from numpy.typing import ArrayLike
@@ -11,12 +10,14 @@ from numpy.typing import ArrayLike
 from paredown.errors import PareError, unknown_name
 from paredown.reading import MEMORY, check_name, damaged
 from paredown.scores import Labels
-from paredown.sources.arrays import RECORD, ArraySource, NpySource, load_column
+from paredown.sources.arrays import ArraySource, NpySource, load_column
 from paredown.sources.base import ImageSource, OnError, Options, Skipped, Source, VectorSource
+from paredown.sources.source_formats import FORMATS, SourceFormat, find_format
 from paredown.sources.standard_datasets import DATASETS, ArrayImages, named_dataset, open_dataset
 
 __all__ = [
     "DATASETS",
+    "FORMATS",
     "ArrayImages",
     "ArraySource",
     "ImageSource",
@@ -25,11 +26,14 @@ __all__ = [
     "Options",
     "Skipped",
     "Source",
+    "SourceFormat",
     "VectorSource",
     "load_column",
     "named_dataset",
     "open_source",
 ]
+
+COLUMN_ROLES = ("id", "label", "embedding", "path", "image")
 
 
 def open_source(
@@ -77,56 +81,11 @@ def open_source(
         source: Source = open_dataset(*named, options)
     else:
         with damaged(path, "source"):  # a folder that may not be listed
-            module, opener = _folder_opener(path) if path.is_dir() else _file_opener(path)
-        if split is not None and module not in _WITH_SPLITS:
+            found = find_format(path)
+        if split is not None and not found.splits:
             raise PareError(f"{path}: it has no splits, and --split {split} was given; leave it out.")
-        source = getattr(import_module(f"paredown.sources.{module}"), opener)(path, options)
+        source = found.open(path, options)
     source.opened_with = {"columns": columns, "split": split} | ({} if memory == MEMORY else {"memory": memory})
     if on_error == "skip" and isinstance(source, VectorSource):
         return source.without_unusable()
     return source
-
-
-COLUMN_ROLES = ("id", "label", "embedding", "path", "image")
-
-# File suffix -> the module and function that opens it, imported only when needed.
-_FILES = {
-    ".npy": ("arrays", "NpySource"),
-    ".npz": ("arrays", "open_npz"),
-    ".parquet": ("table_files", "open_parquet"),
-    ".csv": ("table_files", "open_manifest"),
-    ".tar": ("webdataset", "WebDataset"),
-}
-_WITH_SPLITS = ("huggingface_folder", "image_files")  # modules that open what may have splits
-_SHARDS = (".npy", ".parquet", ".tar")  # those that a folder may hold many of
-
-
-def _file_opener(path: Path) -> tuple[str, str]:
-    if path.suffix.lower() not in _FILES:
-        raise PareError(
-            f"{path}: files of this kind are not known; give one of {', '.join(_FILES)}, or a folder of images, "
-            ".npy, .parquet or .tar files."
-        )
-    return _FILES[path.suffix.lower()]
-
-
-def _are_companions(path: Path) -> bool:
-    """Whether every table lies beside a shard of the same name and holds no embeddings of its own: its ids, then."""
-    from paredown.sources.table_files import holds_embeddings
-
-    return not any(
-        holds_embeddings(table) or not table.with_suffix(".npy").exists() for table in path.glob("*.parquet")
-    )
-
-
-def _folder_opener(path: Path) -> tuple[str, str]:
-    if (path / "dataset_dict.json").exists() or (path / "dataset_info.json").exists():
-        return "huggingface_folder", "open_dataset_folder"
-    if (path / RECORD).exists():
-        return _FILES[".npy"]
-    present = [suffix for suffix in _SHARDS if any(path.glob(f"*{suffix}"))]
-    if present == [".npy", ".parquet"] and _are_companions(path):
-        present = [".npy"]
-    if len(present) > 1:
-        raise PareError(f"{path}: it holds {' and '.join(present)} files; which are the data? Name one file or folder.")
-    return _FILES[present[0]] if present else ("image_files", "open_image_folder")

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.embeddings.encoders.base import IMAGENET_MEAN, IMAGENET_STD
-from paredown.embeddings.encoders.pretrained import downloads, libraries, read_checkpoint
+from paredown.embeddings.encoders.pretrained import libraries
 from paredown.embeddings.encoders.torchvision_on_cpu import import_torchvision
+from paredown.embeddings.encoders.weights import downloads, read_checkpoint
 from paredown.errors import PareError, unknown_name
 from paredown.training.examples import TrainingSet
 from paredown.training.recipes import Recipe

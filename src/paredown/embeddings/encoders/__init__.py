@@ -16,29 +16,26 @@ from typing import Any
 
 from paredown.embeddings.encoders.base import Encoder, Preprocess, check_image_size, encoder_of
 from paredown.embeddings.encoders.inference import Runtime, check_runtime, onnx_file, run_model, weights_hash
+from paredown.embeddings.encoders.known_encoders import ENCODERS, EncoderEntry, find_entry
 from paredown.embeddings.encoders.pipeline import default_workers, encode_images, prepared_images
 from paredown.embeddings.encoders.pixel_pca import pixel_encoder
 from paredown.embeddings.encoders.pretrained import check_weights, load_network
 from paredown.embeddings.encoders.simclr import expected_quality
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError
 from paredown.progress import Track, silent
 from paredown.sources import ArraySource, ImageSource, OnError
 
-__all__ = ["ENCODERS", "EncodedImages", "Encoder", "Preprocess", "check_encoder", "encode", "load_encoder"]
+__all__ = [
+    "ENCODERS",
+    "EncodedImages",
+    "Encoder",
+    "EncoderEntry",
+    "Preprocess",
+    "check_encoder",
+    "encode",
+    "load_encoder",
+]
 
-ENCODERS = {
-    "auto": "the best of those below that is here",
-    "pixels": "whitened PCA of 32 x 32 pixels: always there, weak",
-    "efficientnet_lite0": "EfficientNet-Lite0 on ImageNet, weights from an installed package",
-    "swav": "SwAV ResNet-50 by torch.hub, activations of avgpool, as in the paper",
-    "dino": "DINO ViT-S/16 by torch.hub",
-    "dino:NAME": "another of DINO's models, such as dino:dino_resnet50",
-    "timm:NAME": "any timm model",
-    "torchvision:NAME": "any torchvision model with a final linear layer",
-    "open_clip:ARCH/PRETRAINED": "the image tower of an open_clip model",
-    "resnet50:CHECKPOINT": "a local checkpoint in ResNet-50",
-    "onnx:FILE": "an ONNX file",
-}
 # What `auto` looks for in caches, best first, and the file that shows it is there.
 _AUTO = {
     "swav": ("facebookresearch_swav_main", "swav_800ep_pretrain.pth.tar"),
@@ -138,11 +135,7 @@ def check_encoder(
     name: str, *, weights: str | Path | None = None, image_size: int | None = None, runtime: Runtime = "auto"
 ) -> None:
     """Raise if no encoder could be loaded by this name and these options of `load_encoder`; nothing is imported."""
-    family, _, rest = name.partition(":")
-    known = any(form.startswith(f"{family}:") for form in ENCODERS) if rest else name in ENCODERS
-    if not known:
-        raise unknown_name("encoder", name, ENCODERS)
-    if family in ("onnx", "resnet50") and not Path(rest).is_file():
+    if find_entry(name).of_file and not Path(name.partition(":")[2]).is_file():
         raise PareError(f"encoder {name}: there is no such file.")
     if weights is not None:
         check_weights(name, Path(weights))

@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paredown.embeddings.encoders.base import Preprocess
 from paredown.embeddings.encoders.efficientnet import PREPROCESS, efficientnet_lite0
-from paredown.embeddings.encoders.hub import check_reachable
 from paredown.embeddings.encoders.inference import quiet
+from paredown.embeddings.encoders.known_encoders import ENCODERS, find_entry
 from paredown.embeddings.encoders.torchvision_on_cpu import import_torchvision
+from paredown.embeddings.encoders.weights import (
+    HEADS,
+    check_reachable,
+    downloads,
+    hub_folder,
+    load_state,
+    read_checkpoint,
+    strip_prefix,
+)
 from paredown.errors import PareError
-from paredown.reading import reading
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["NETWORKS", "Network", "check_weights", "downloads", "libraries", "load_network", "read_checkpoint"]
+__all__ = ["PRETRAINED", "Network", "check_weights", "libraries", "load_network"]
 
 _BICUBIC = Preprocess(interpolation="bicubic")
 _SWAV_WEIGHTS = "swav_800ep_pretrain.pth.tar"
@@ -39,13 +47,14 @@ def load_network(name: str, *, weights: Path | None = None) -> Network:
     if weights is not None:
         check_weights(name, weights)
     with libraries(f"encoder {name!r}"), quiet():
-        return NETWORKS[family](rest, weights)
+        return PRETRAINED[family](rest, weights)
 
 
 def check_weights(name: str, weights: Path) -> None:
     """Raise unless a file of weights is there, and goes with an encoder's name."""
-    if name.partition(":")[0] not in ("timm", "torchvision"):
-        raise PareError(f"weights from a file go with timm:NAME and torchvision:NAME, not with encoder {name!r}.")
+    if not find_entry(name).takes_weights:
+        having = " and ".join(form for form, entry in ENCODERS.items() if entry.takes_weights)
+        raise PareError(f"weights from a file go with {having}, not with encoder {name!r}.")
     if not weights.is_file():
         raise PareError(f"weights {weights}: there is no such file.")
 
@@ -60,24 +69,10 @@ def libraries(what: str) -> Iterator[None]:
         raise PareError(f"{what} needs {missing}: pip install 'paredown[encoders]'.") from error
 
 
-@contextmanager
-def downloads(what: str, offline: str) -> Iterator[None]:
-    """Turn whatever a library raises when it cannot fetch weights into one message with a way out."""
-    try:
-        yield
-    except (PareError, ImportError):
-        raise
-    except Exception as error:
-        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-        raise PareError(
-            f"{what}: its pretrained weights could not be loaded ({reason}). Offline: {offline}."
-        ) from error
-
-
 def _downloads(name: str, offline: str) -> AbstractContextManager[None]:
     """The same for an encoder, in whose place another will do."""
-    others = "or use an encoder that is here (efficientnet_lite0, pixels, onnx:FILE, resnet50:CHECKPOINT)"
-    return downloads(f"encoder {name!r}", f"{offline}; {others}")
+    others = ", ".join(form for form, entry in ENCODERS.items() if not entry.downloads)
+    return downloads(f"encoder {name!r}", f"{offline}; or use an encoder that is here ({others})")
 
 
 def _unknown_model(kind: str, name: str, known: Sequence[str]) -> PareError:
@@ -104,7 +99,7 @@ def _timm(name: str, weights: Path | None) -> Network:
         raise _unknown_model("timm model", name, timm.list_models())
     if weights is not None:
         model = timm.create_model(name, pretrained=False, num_classes=0)
-        _load_state(model, read_checkpoint(weights), str(weights))
+        load_state(model, read_checkpoint(weights), str(weights))
     else:
         hub = getattr(timm.get_pretrained_cfg(name), "hf_hub_id", None)
         where = f"fetch {hub or name} where there is a network and copy its folder of the Hugging Face cache here"
@@ -136,9 +131,9 @@ def _torchvision(name: str, weights: Path | None) -> Network:
     default = torchvision.models.get_model_weights(name).DEFAULT
     if weights is not None:
         model = torchvision.models.get_model(name, weights=None)
-        _load_state(model, read_checkpoint(weights), str(weights))
+        load_state(model, read_checkpoint(weights), str(weights))
     else:
-        with _downloads(f"torchvision:{name}", f"fetch {default.url} and put it into {_hub_folder()}"):
+        with _downloads(f"torchvision:{name}", f"fetch {default.url} and put it into {hub_folder()}"):
             model = torchvision.models.get_model(name, weights="DEFAULT")
     _drop_classifier(model, f"torchvision:{name}")
     preset = default.transforms()
@@ -181,7 +176,7 @@ def _resnet50(checkpoint: str, weights: Path | None) -> Network:
     model = import_torchvision().models.resnet50(weights=None)
     state = strip_prefix(read_checkpoint(Path(checkpoint)), "layer1.0.conv1.weight", where=checkpoint)
     _pooled(model)
-    _load_state(model, {key: value for key, value in state.items() if not key.startswith(_HEADS)}, checkpoint)
+    load_state(model, {key: value for key, value in state.items() if not key.startswith(HEADS)}, checkpoint)
     return Network(model, Preprocess(), checkpoint)
 
 
@@ -217,7 +212,7 @@ def _open_clip(name: str, weights: Path | None) -> Network:
     return Network(model.visual, preprocess, f"open_clip {pretrained}")  # type: ignore[arg-type]
 
 
-NETWORKS: dict[str, Callable[[str, Path | None], Network]] = {
+PRETRAINED: dict[str, Callable[[str, Path | None], Network]] = {
     "efficientnet_lite0": _efficientnet,
     "timm": _timm,
     "torchvision": _torchvision,
@@ -226,64 +221,6 @@ NETWORKS: dict[str, Callable[[str, Path | None], Network]] = {
     "resnet50": _resnet50,
     "open_clip": _open_clip,
 }
-
-
-# --- checkpoints ---------------------------------------------------------------------------------------------------
-
-_WRAPPERS = ("state_dict", "model", "model_state_dict", "network", "teacher", "student", "encoder", "backbone")
-# What self-supervised methods put behind the trunk, and classifiers: not part of the embedding.
-_HEADS = ("fc.", "head.", "projection_head.", "projector.", "prototypes.", "predictor.", "classifier.")
-_PREFERRED = ("teacher", "encoder_q", "backbone", "student", "encoder")  # of several copies of the trunk
-
-
-def read_checkpoint(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors in a checkpoint, never unpickling anything else."""
-    import torch
-
-    with reading(path, "checkpoint of weights alone"):
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            return load_file(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    while isinstance(content, dict) and not any(isinstance(value, torch.Tensor) for value in content.values()):
-        inner = next((content[key] for key in _WRAPPERS if isinstance(content.get(key), dict)), None)
-        if inner is None:
-            break
-        content = inner
-    tensors = {key: v for key, v in content.items() if isinstance(v, torch.Tensor)} if isinstance(content, dict) else {}
-    if not tensors:
-        raise PareError(f"{path}: holds no weights; a dictionary of tensors is needed, as `model.state_dict()` gives.")
-    return tensors
-
-
-def strip_prefix(state: dict[str, torch.Tensor], landmark: str, *, where: str) -> dict[str, torch.Tensor]:
-    """The weights under the prefix (`module.`, `encoder_q.`, `backbone.`, ...) that precedes a known name.
-
-    Where several copies of the trunk are kept, the one meant for use: the teacher, the query encoder.
-    """
-    prefixes = sorted(key.removesuffix(landmark) for key in state if key.endswith(landmark))
-    if not prefixes:
-        shown = ", ".join(list(state)[:3])
-        raise PareError(f"{where}: not a ResNet-50; no weight is named ...{landmark}, but {shown}, ...")
-    best = min(prefixes, key=lambda p: next((i for i, word in enumerate(_PREFERRED) if word in p), len(_PREFERRED)))
-    return {key.removeprefix(best): value for key, value in state.items() if key.startswith(best)}
-
-
-def _load_state(model: torch.nn.Module, state: dict[str, torch.Tensor], where: str) -> None:
-    """Load weights that must fit exactly; what is missing, unexpected or of another shape is named."""
-    own = model.state_dict()
-    classifier = [key for key in state if key not in own and key.startswith(_HEADS)]
-    state = {key: value for key, value in state.items() if key not in classifier}
-    problems = {
-        "missing": [key for key in own if key not in state and not key.endswith("num_batches_tracked")],
-        "unexpected": [key for key in state if key not in own],
-        "of another shape": [key for key in state if key in own and state[key].shape != own[key].shape],
-    }
-    found = [f"{len(keys)} {what} (e.g. {', '.join(keys[:3])})" for what, keys in problems.items() if keys]
-    if found:
-        raise PareError(f"{where}: its weights do not fit the model: {'; '.join(found)}.")
-    model.load_state_dict(state, strict=False)
 
 
 def _pooled(model: Any) -> torch.nn.Module:
@@ -303,9 +240,3 @@ def _drop_classifier(model: torch.nn.Module, name: str) -> None:
         raise PareError(f"encoder {name!r}: the model has no final linear layer to embed before; use timm:NAME.")
     parent, _, leaf = linear[-1].rpartition(".")
     setattr(model.get_submodule(parent), leaf, nn.Identity())
-
-
-def _hub_folder() -> Path:
-    import torch
-
-    return Path(torch.hub.get_dir()) / "checkpoints"

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from paredown.errors import PareError
-from paredown.laws import LAWS, Comparison, beats_power_law, compare, curve, fit, local_exponents
+from paredown.laws import LAWS, LawComparison, beats_power_law, compare, curve, fit, local_exponents
 from paredown.laws import comparing as comparing_module
 from paredown.laws import exponents as exponents_module
-from paredown.laws.comparing import CANNOT_TELL, NONE_FITS
 from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, from_runs, interval
 from paredown.laws.fitting import information_criterion, weights
 from paredown.laws.least_squares import solve
+from paredown.laws.verdicts import Doubt, LawVerdict, PowerLawVerdict
 
 SIZES = np.array([100.0, 200.0, 400.0, 800.0, 1600.0])
 
@@ -426,7 +426,9 @@ def test_a_comparison_repeats_by_its_seed(rng: np.random.Generator) -> None:
             np.testing.assert_array_equal(sample, expected.samples[parameter])
     assert compare(noisy, draws=20, seed=5).difference == found.difference
     assert compare(noisy, draws=20, seed=6).difference != found.difference
-    assert f"AICc better by {found.difference:.3g} over {found.runner_up}, weight {found.weight:.3g}" in found.sentence
+    assert found.sentence.endswith(
+        f"; AICc lower by {found.difference:.3g} than {found.runner_up}, Akaike weight {found.weight:.3g}."
+    )
 
 
 def test_comparing_needs_two_families() -> None:
@@ -441,12 +443,14 @@ def test_comparing_needs_two_families() -> None:
 
 def test_few_sizes_of_unknown_noise_cannot_be_compared() -> None:
     found = compare(curve(SIZES[:4], 2 * SIZES[:4] ** -0.4), draws=2)
-    assert (found.verdict, found.best, found.weight, found.runner_up) == (CANNOT_TELL, "power", 0.0, None)
+    assert (found.verdict, found.doubt, found.law) == (LawVerdict.CANNOT_TELL, Doubt.NOISE_UNKNOWN, None)
+    assert (found.best, found.weight, found.runner_up) == ("power", 0.0, None)
     assert math.isnan(found.difference.value)
     assert {contender.weight for contender in found.contenders.values()} == {0.0}
     assert math.isnan(found.faster_than_power)
     assert found.sentence == (
-        "Cannot tell: too few sizes to compare laws without knowing the noise: give several runs per size, or stderr."
+        "Cannot tell: there are too few sizes to compare laws without knowing the noise; give several runs per size, "
+        "or stderr."
     )
     assert {contender.difference for contender in found.contenders.values()} == {np.inf}
 
@@ -455,8 +459,8 @@ def test_a_law_that_misses_by_more_than_the_noise() -> None:
     sizes = np.geomspace(100, 10_000, 9)
     wavy = 2 * sizes**-0.4 * np.exp(0.05 * (-1.0) ** np.arange(9))
     found = compare(curve(sizes, wavy, stderr=0.002 * wavy), draws=50)
-    assert found.verdict == NONE_FITS
-    assert found.sentence.startswith(f"None of the laws fits: {found.best} comes nearest (AICc better by ")
+    assert (found.verdict, found.doubt, found.law) == (LawVerdict.NONE_FITS, None, None)
+    assert found.sentence.startswith(f"None of the laws fits: {found.best} comes closest (AICc lower by ")
     chosen = found.contenders[found.best].fit
     miss = f"(p = {chosen.p_value:.1g}, rms residual {100 * chosen.rms_log_error:.2g} %)."
     assert found.sentence.endswith(f"but misses by more than the noise of the runs {miss}")
@@ -467,7 +471,7 @@ def test_a_law_is_named_with_its_asymptote_where_no_other_of_its_family_is_there
     errors = 2 * sizes**-0.5 + 0.05
     runs = errors[:, None] * np.exp(0.01 * rng.standard_normal((9, 5)))
     found = compare(curve(np.repeat(sizes, 5), runs.ravel()), ["power with asymptote", "exponential"], draws=20)
-    assert (found.verdict, found.best) == ("power with asymptote", "power with asymptote")
+    assert (found.law, found.best) == ("power with asymptote", "power with asymptote")
     assert found.runner_up == "exponential"
     assert found.sentence.startswith("Power with asymptote, a n^-nu + c: a = ")
 
@@ -505,8 +509,8 @@ def test_left_out_errors_count_as_the_sizes_do() -> None:
 
 
 def judged(
-    noisy: Curve, found: Comparison, aicc: dict[str, float], p_value: float = 0.5, **left_out: float
-) -> Comparison:
+    noisy: Curve, found: LawComparison, aicc: dict[str, float], p_value: float = 0.5, **left_out: float
+) -> LawComparison:
     """The verdict if the fits had these criteria and left-out errors."""
     contenders = {}
     for name in sorted(aicc, key=lambda name: aicc[name]):
@@ -519,53 +523,36 @@ def judged(
 
 
 @pytest.mark.parametrize(
-    ("aicc", "options", "verdict", "words"),
+    ("aicc", "options", "concluded"),
     [
-        ({"power": 0.0, "exponential": 5.9}, {}, "power", "Power, a n^-nu: a = "),
-        (
-            {"power": 0.0, "exponential": 5.88},
-            {},
-            CANNOT_TELL,
-            "Cannot tell: power describes the curve best, but not by",
-        ),
-        ({"power": 0.0, "exponential": 9.0}, {"p_value": 0.0011}, "power", "Power, a n^-nu: a = "),
-        ({"power": 0.0, "exponential": 9.0}, {"p_value": 0.0009}, NONE_FITS, "None of the laws fits: power comes near"),
-        ({"power": 0.0, "exponential": 9.0}, {"p_value": np.nan}, "power", "Power, a n^-nu: a = "),
-        (
-            {"power": 0.0, "exponential": 9.0},
-            {"exponential": 0.9},
-            CANNOT_TELL,
-            "Cannot tell: power describes the curve best (",
-        ),
-        ({"power": 0.0, "exponential": 9.0}, {"exponential": np.nan}, "power", "Power, a n^-nu: a = "),
-        (
-            {"power with asymptote": 0.0, "power": 1.9, "exponential": 9.0},
-            {},
-            "power",  # the asymptote gains too little
-            "Power, a n^-nu: a = ",
-        ),
-        (
-            {"power with asymptote": 0.0, "power": 2.1, "exponential": 9.0},
-            {},
-            "power with asymptote",
-            "Power with asymptote, a n^-nu + c: a = ",
-        ),
+        ({"power": 0.0, "exponential": 5.9}, {}, "power"),
+        ({"power": 0.0, "exponential": 5.88}, {}, Doubt.TOO_CLOSE),
+        ({"power": 0.0, "exponential": 9.0}, {"p_value": 0.0011}, "power"),
+        ({"power": 0.0, "exponential": 9.0}, {"p_value": 0.0009}, LawVerdict.NONE_FITS),
+        ({"power": 0.0, "exponential": 9.0}, {"p_value": np.nan}, "power"),
+        ({"power": 0.0, "exponential": 9.0}, {"exponential": 0.9}, Doubt.PREDICTION_DISAGREES),
+        ({"power": 0.0, "exponential": 9.0}, {"exponential": np.nan}, "power"),
+        # The asymptote gains too little, or enough.
+        ({"power with asymptote": 0.0, "power": 1.9, "exponential": 9.0}, {}, "power"),
+        ({"power with asymptote": 0.0, "power": 2.1, "exponential": 9.0}, {}, "power with asymptote"),
+        # Left-out sizes are predicted by a law of the same family.
         (
             {"power": 0.0, "power with asymptote": 1.0, "exponential": 9.0},
             {"power_with_asymptote": 0.5},
-            "power",  # left-out sizes are predicted by a law of the same family
-            "Power, a n^-nu: a = ",
+            "power",
         ),
-        ({"exponential": 0.0, "power": 9.0}, {}, "exponential", "Exponential, a exp(-b n): a = "),
+        ({"exponential": 0.0, "power": 9.0}, {}, "exponential"),
     ],
 )
 def test_the_thresholds_of_a_verdict(
-    aicc: dict[str, float], options: dict[str, float], verdict: str, words: str, rng: np.random.Generator
+    aicc: dict[str, float], options: dict[str, float], concluded: str | LawVerdict | Doubt, rng: np.random.Generator
 ) -> None:
     noisy = runs_of(2 * SIZES**-0.4, rng)
     found = judged(noisy, compare(noisy, draws=10), aicc, **options)
-    assert found.verdict == verdict
-    assert found.sentence.startswith(words)
+    expected = {str: LawVerdict.NAMED, Doubt: LawVerdict.CANNOT_TELL}.get(type(concluded), concluded)
+    assert found.verdict is expected
+    assert found.law == (concluded if isinstance(concluded, str) else None)
+    assert found.doubt is (concluded if isinstance(concluded, Doubt) else None)
     best, *others = sorted(aicc, key=lambda name: aicc[name])
     runner_up = next(name for name in others if LAWS[name].family != LAWS[best].family)
     assert (found.best, found.runner_up) == (best, runner_up)
@@ -573,17 +560,36 @@ def test_the_thresholds_of_a_verdict(
     weight = 1 / (1 + math.exp(-aicc[runner_up] / 2))
     assert found.weight == pytest.approx(weight)
     assert found.faster_than_power == pytest.approx(weight if best == "exponential" else 1 - weight)
-    if options.get("exponential") == 0.9:
-        assert found.sentence.endswith("), but exponential predicts left-out sizes.")
+    if concluded is Doubt.PREDICTION_DISAGREES:
+        assert found.predicts_best == "exponential"
+
+
+def test_a_comparison_in_words(rng: np.random.Generator) -> None:
+    noisy = runs_of(2 * SIZES**-0.4, rng)
+    fits = compare(noisy, draws=10)
+
+    def words(aicc: dict[str, float], **options: float) -> tuple[str, str]:
+        found = judged(noisy, fits, aicc, **options)
+        number = f"AICc lower by {found.difference:.3g} than {found.runner_up}, Akaike weight {found.weight:.3g}"
+        return found.sentence, number
+
+    sentence, number = words({"power": 0.0, "exponential": 5.88})
+    assert sentence == f"Cannot tell: power fits best, but not by enough ({number})."
+    sentence, number = words({"power": 0.0, "exponential": 9.0}, exponential=0.9)
+    assert sentence == f"Cannot tell: power fits best ({number}), but exponential predicts left-out sizes better."
+    sentence, number = words({"exponential": 0.0, "power": 9.0})
+    assert sentence.startswith("Exponential, a exp(-b n): a = ")
+    assert sentence.endswith(f"; {number}.")
 
 
 def test_one_family_that_can_be_judged_is_not_a_comparison() -> None:
     errors = 2 * SIZES**-0.4 * [1.01, 1, 0.99, 1, 1.01]  # five sizes of unknown noise: too few for an asymptote
     found = compare(curve(SIZES, errors), ["exponential with asymptote", "power"], draws=2)
-    assert (found.verdict, found.best, found.runner_up) == (CANNOT_TELL, "power", None)
+    assert (found.verdict, found.doubt) == (LawVerdict.CANNOT_TELL, Doubt.ONE_FAMILY)
+    assert (found.best, found.runner_up) == ("power", None)
     assert (found.weight, found.faster_than_power) == (1.0, 0.0)
     assert math.isnan(found.difference.value)
-    assert found.sentence == "Cannot tell: there are too few sizes to judge more than the family of power."
+    assert found.sentence == "Cannot tell: there are only enough sizes to fit one family of laws (power)."
     assert [contender.weight for contender in found.contenders.values()] == [1.0, 0.0]
     assert [contender.difference for contender in found.contenders.values()] == [0.0, np.inf]
 
@@ -601,11 +607,13 @@ def test_local_exponents_are_slopes_of_neighbouring_sizes() -> None:
 def test_without_noise_the_gain_is_the_difference_alone() -> None:
     bent = 2 * SIZES**-0.4 * np.exp([0.0, 0.0, -0.1, -0.3, -0.8])
     found = beats_power_law(curve(SIZES, bent), curve(SIZES, 2 * SIZES**-0.4), draws=5)
-    assert found.verdict == CANNOT_TELL
+    assert (found.verdict, found.doubt) == (PowerLawVerdict.CANNOT_TELL, Doubt.NOISE_UNKNOWN)
     assert found.gain.value == pytest.approx(found.end_exponent.value - found.random_exponent.value)
     assert found.end_exponent.value == pytest.approx(-np.polyfit(np.log(SIZES[-3:]), np.log(bent[-3:]), 1)[0])
     assert math.isnan(found.gain.low)
-    assert found.sentence.startswith("Cannot tell, as the noise is unknown (give several runs per size, or stderr): ")
+    assert found.sentence.startswith(
+        "Cannot tell, because the noise is unknown (give several runs per size, or stderr): the frontier ends with "
+    )
     assert str(found) == found.sentence
 
 
@@ -618,8 +626,8 @@ def test_the_comparison_with_random_subsets_repeats(rng: np.random.Generator) ->
     expected = fit(random, "power", draws=30, seed=3)
     assert first.sentence.partition(": ")[2] == (
         f"the frontier ends with exponent {first.end_exponent:.3g}, random subsets have {first.random_exponent:.3g}, "
-        f"{first.gain:+.3g} apart; on the frontier a faster law beats a power law by {first.aicc_difference:.3g} in "
-        f"AICc (weight {first.weight:.3g})."
+        f"a difference of {first.gain:+.3g}; on the frontier the AICc of the best faster law is lower by "
+        f"{first.aicc_difference:.3g} than that of the best power law (Akaike weight {first.weight:.3g})."
     )
     np.testing.assert_array_equal(first.random.samples["nu"], expected.samples["nu"])
     assert first.frontier.sentence == compare(frontier, draws=30, seed=2).sentence
@@ -640,18 +648,62 @@ def test_the_comparison_with_random_subsets_repeats(rng: np.random.Generator) ->
 
 
 @pytest.mark.parametrize(
-    ("gain", "weight", "reference", "verdict", "why"),
+    ("gain", "weight", "reference", "verdict", "doubt", "conclusion"),
     [
-        (Estimate(0.1), 1.0, 0.0, CANNOT_TELL, "Cannot tell, as the noise is unknown"),
-        (Estimate(-0.1, -0.2, 0.0), 1.0, 0.0, "not steeper", "Does not beat the power law"),
-        (Estimate(0.1, -0.1, 0.2), 1.0, 0.0, CANNOT_TELL, "Cannot tell whether the frontier is steeper"),
-        (Estimate(0.1, 0.0, 0.2), 1.0, 0.0, CANNOT_TELL, "Cannot tell whether the frontier is steeper"),
-        (Estimate(0.2, 0.1, 0.3), 1.0, 0.95, CANNOT_TELL, "Cannot tell, as the random curve itself falls faster"),
-        (Estimate(0.2, 0.1, 0.3), 0.95, 0.94, "beats", "Beats the power law"),
-        (Estimate(0.2, 0.1, 0.3), 0.94, 0.0, "steeper", "Steeper than the power law, but perhaps a power law itself"),
+        (
+            Estimate(0.1),
+            1.0,
+            0.0,
+            PowerLawVerdict.CANNOT_TELL,
+            Doubt.NOISE_UNKNOWN,
+            "Cannot tell, because the noise is unknown (give several runs per size, or stderr)",
+        ),
+        (Estimate(-0.1, -0.2, 0.0), 1.0, 0.0, PowerLawVerdict.NOT_STEEPER, None, "Does not beat the power law"),
+        (
+            Estimate(0.1, -0.1, 0.2),
+            1.0,
+            0.0,
+            PowerLawVerdict.CANNOT_TELL,
+            Doubt.INTERVAL_SPANS_ZERO,
+            "Cannot tell whether the frontier is steeper",
+        ),
+        (
+            Estimate(0.1, 0.0, 0.2),
+            1.0,
+            0.0,
+            PowerLawVerdict.CANNOT_TELL,
+            Doubt.INTERVAL_SPANS_ZERO,
+            "Cannot tell whether the frontier is steeper",
+        ),
+        (
+            Estimate(0.2, 0.1, 0.3),
+            1.0,
+            0.95,
+            PowerLawVerdict.CANNOT_TELL,
+            Doubt.RANDOM_FALLS_FASTER,
+            "Cannot tell, because the random curve itself falls faster than a power law",
+        ),
+        (Estimate(0.2, 0.1, 0.3), 0.95, 0.94, PowerLawVerdict.BEATS, None, "Beats the power law"),
+        (
+            Estimate(0.2, 0.1, 0.3),
+            0.94,
+            0.0,
+            PowerLawVerdict.STEEPER,
+            None,
+            "Steeper than the power law, but possibly a power law itself",
+        ),
     ],
 )
-def test_the_verdict_on_a_frontier(gain: Estimate, weight: float, reference: float, verdict: str, why: str) -> None:
-    found, text = exponents_module._verdict(gain, weight, reference)
-    assert found == verdict
-    assert text.startswith(why)
+def test_the_verdict_on_a_frontier(
+    gain: Estimate,
+    weight: float,
+    reference: float,
+    verdict: PowerLawVerdict,
+    doubt: Doubt | None,
+    conclusion: str,
+    rng: np.random.Generator,
+) -> None:
+    assert exponents_module._verdict(gain, weight, reference) == (verdict, doubt)
+    some = beats_power_law(runs_of(2 * SIZES**-0.6, rng), runs_of(2 * SIZES**-0.4, rng), draws=5)
+    said = replace(some, verdict=verdict, doubt=doubt).sentence
+    assert said.startswith(f"{conclusion}: the frontier ends with exponent ")

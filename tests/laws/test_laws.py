@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from scipy.optimize import least_squares
 
 from paredown import PareError, theory
-from paredown.laws import LAWS, beats_power_law, compare, curve, fit, local_exponents
+from paredown.laws import (
+    LAWS,
+    Doubt,
+    LawVerdict,
+    PowerLawVerdict,
+    beats_power_law,
+    compare,
+    curve,
+    fit,
+    local_exponents,
+)
 
 SIZES = np.geomspace(100, 10_000, 8)
 # Amplitude, rate and asymptote of a curve of each law over SIZES.
@@ -107,13 +117,13 @@ def test_units_leave_the_exponent_alone(scale, factor, name, seed) -> None:
 
 def test_laws_are_named(rng) -> None:
     for name in ("power", "power with asymptote", "exponential", "exponential with asymptote"):
-        verdicts = Counter(compare(noisy(true_error(name), SIZES, rng), draws=20).verdict for _ in range(2))
+        verdicts = Counter(compare(noisy(true_error(name), SIZES, rng), draws=20).law for _ in range(2))
         assert verdicts[name] == 2, (name, verdicts)
 
 
 def test_a_verdict_has_its_numbers(rng) -> None:
     found = compare(noisy(true_error("power"), SIZES, rng), draws=50)
-    assert (found.verdict, found.runner_up) == ("power", "exponential with asymptote")
+    assert (found.verdict, found.law, found.runner_up) == (LawVerdict.NAMED, "power", "exponential with asymptote")
     assert found.weight > 0.99
     assert found.faster_than_power < 0.01
     assert found.difference.low < found.difference.value < found.difference.high
@@ -142,13 +152,12 @@ def test_left_out_sizes_are_predicted_from_the_others(rng) -> None:
 def test_nobody_can_tell(sizes, noise, rng) -> None:
     error = true_error("power", sizes)
     verdicts = Counter(compare(noisy(error, sizes, rng, noise=noise), draws=2).verdict for _ in range(5))
-    assert verdicts["cannot tell"] >= 4, verdicts
+    assert verdicts[LawVerdict.CANNOT_TELL] >= 4, verdicts
 
 
 def test_without_noise_few_sizes_are_too_few() -> None:
     found = compare(curve(SIZES[::2], true_error("power")[::2]), draws=2)
-    assert found.verdict == "cannot tell"
-    assert "too few sizes to compare laws without knowing the noise" in found.sentence
+    assert (found.verdict, found.doubt) == (LawVerdict.CANNOT_TELL, Doubt.NOISE_UNKNOWN)
     five = compare(curve(SIZES[:5], true_error("power")[:5] * [1.01, 1, 0.99, 1, 1.01]), draws=2)
     assert np.isfinite(five.contenders["power"].fit.aicc)
     assert np.isinf(five.contenders["power with asymptote"].fit.aicc)
@@ -159,8 +168,7 @@ def test_a_crossing_is_no_single_law(rng) -> None:
     error = 0.4 * np.exp(-sizes / 1500) + 0.02 * (sizes / 1500) ** -0.5 / (1 + (1500 / sizes) ** 2)
     measured = noisy(error, sizes, rng, noise=0.01)
     found = compare(measured, draws=2)
-    assert found.verdict == "none fits"
-    assert "misses by more than the noise of the runs" in found.sentence
+    assert found.verdict is LawVerdict.NONE_FITS
     slopes = local_exponents(measured)
     steepest = int(slopes.exponent.argmax())
     assert 0 < steepest < len(slopes) - 1
@@ -209,12 +217,12 @@ def test_beating_the_power_law(rng) -> None:
     power, exponential = true_error("power"), 0.3 * np.exp(-3e-4 * SIZES)
     random = noisy(power, SIZES, rng)
     found = beats_power_law(noisy(exponential, SIZES, rng), random, draws=40)
-    assert found.verdict == "beats"
+    assert found.verdict is PowerLawVerdict.BEATS
     assert found.gain.low > 0.5
     assert found.aicc_difference > 10
     assert found.sentence.startswith("Beats the power law: the frontier ends with exponent ")
     steeper = beats_power_law(noisy(30 * SIZES**-0.9, SIZES, rng), random, draws=40)
-    assert steeper.verdict == "steeper"
+    assert steeper.verdict is PowerLawVerdict.STEEPER
     assert 0.3 < steeper.gain.low < steeper.gain.value < steeper.gain.high < 0.5
 
 
@@ -222,13 +230,13 @@ def test_not_beating_the_power_law(rng) -> None:
     power, exponential = true_error("power"), 0.3 * np.exp(-3e-4 * SIZES)
     random = noisy(power, SIZES, rng)
     same = beats_power_law(noisy(power, SIZES, rng), random, draws=40)
-    assert same.verdict in ("cannot tell", "not steeper")
-    assert beats_power_law(noisy(SIZES**-0.1, SIZES, rng), random, draws=40).verdict == "not steeper"
+    assert same.verdict in (PowerLawVerdict.CANNOT_TELL, PowerLawVerdict.NOT_STEEPER)
+    flat = beats_power_law(noisy(SIZES**-0.1, SIZES, rng), random, draws=40)
+    assert flat.verdict is PowerLawVerdict.NOT_STEEPER
     falling = beats_power_law(noisy(exponential**2, SIZES, rng), noisy(exponential, SIZES, rng), draws=40)
-    assert "the random curve itself falls faster" in falling.sentence
+    assert falling.doubt is Doubt.RANDOM_FALLS_FASTER
     unknown = beats_power_law(curve(SIZES, exponential), curve(SIZES, power), draws=2)
-    assert unknown.verdict == "cannot tell"
-    assert "the noise is unknown" in unknown.sentence
+    assert (unknown.verdict, unknown.doubt) == (PowerLawVerdict.CANNOT_TELL, Doubt.NOISE_UNKNOWN)
 
 
 def test_the_theory_beats_its_power_law(rng) -> None:

@@ -6,14 +6,14 @@ Everything is a pure function of arrays. A curve (`curve`, or the `curve` of a `
 
 from __future__ import annotations
 
-from paredown.laws.comparing import Comparison as Comparison
 from paredown.laws.comparing import Contender as Contender
+from paredown.laws.comparing import LawComparison as LawComparison
 from paredown.laws.comparing import compare as compare
 from paredown.laws.curves import Curve as Curve
 from paredown.laws.curves import Estimate as Estimate
 from paredown.laws.curves import curve as curve
-from paredown.laws.exponents import BeatsPowerLaw as BeatsPowerLaw
 from paredown.laws.exponents import LocalExponents as LocalExponents
+from paredown.laws.exponents import PowerLawTest as PowerLawTest
 from paredown.laws.exponents import beats_power_law as beats_power_law
 from paredown.laws.exponents import local_exponents as local_exponents
 from paredown.laws.fitting import LawFit as LawFit
@@ -23,3 +23,6 @@ from paredown.laws.forms import Law as Law
 from paredown.laws.frontier import MeasuredFrontier as MeasuredFrontier
 from paredown.laws.frontier import MeasuredRow as MeasuredRow
 from paredown.laws.frontier import pareto_frontier as pareto_frontier
+from paredown.laws.verdicts import Doubt as Doubt
+from paredown.laws.verdicts import LawVerdict as LawVerdict
+from paredown.laws.verdicts import PowerLawVerdict as PowerLawVerdict

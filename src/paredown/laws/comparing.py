@@ -1,4 +1,4 @@
-"""Which law a curve follows, or that nobody can tell."""
+"""Which law a curve follows, if the data can tell."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, interval
 from paredown.laws.fitting import LawFit, check_points, fit, information_criterion, weights
 from paredown.laws.forms import LAWS, Array, find_law
 from paredown.laws.least_squares import solve
+from paredown.laws.verdicts import Doubt, LawVerdict, describe_comparison
 
-__all__ = ["CANNOT_TELL", "NONE_FITS", "PAPER_LAWS", "Comparison", "Contender", "compare"]
+__all__ = ["PAPER_LAWS", "Contender", "LawComparison", "compare"]
 
-CANNOT_TELL, NONE_FITS = "cannot tell", "none fits"
 # The two forms the paper fits to measured frontiers, and each with the asymptote that measured errors often have.
 PAPER_LAWS = ("power", "power with asymptote", "exponential", "exponential with asymptote")
 _CERTAIN = 0.95  # Akaike weight among the families from which a law is named
@@ -41,34 +41,43 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LawComparison:
     """Laws compared on one curve.
 
     Attributes:
-        verdict: name of a law, "cannot tell", or "none fits" (the best one is rejected by the noise of the runs).
+        verdict: whether a law is named.
+        law: the named law, or None.
+        doubt: why the verdict is "cannot tell", if it is.
         best: the law with the smallest AICc, named or not.
         weight: Akaike weight of its family, the best law of each family competing.
         runner_up: the best law of another family, if there is one.
         difference: AICc of the runner-up minus that of the best, with its bootstrap interval.
         faster_than_power: Akaike weight of all families that fall faster than a power law.
-        sentence: the verdict for people, with the numbers behind it.
+        predicts_best: the law that predicts left-out sizes best.
         contenders: name -> law, best first.
     """
 
-    verdict: str
+    verdict: LawVerdict
+    law: str | None
+    doubt: Doubt | None
     best: str
     weight: float
     runner_up: str | None
     difference: Estimate
     faster_than_power: float
-    sentence: str
+    predicts_best: str
     contenders: Mapping[str, Contender] = field(repr=False)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict as text, with the numbers behind it."""
+        return describe_comparison(self)
 
     def __str__(self) -> str:
         return self.sentence
 
 
-def compare(curve: Curve, laws: Sequence[str] = PAPER_LAWS, *, draws: int = BOOTSTRAP, seed: int = 0) -> Comparison:
+def compare(curve: Curve, laws: Sequence[str] = PAPER_LAWS, *, draws: int = BOOTSTRAP, seed: int = 0) -> LawComparison:
     """Compare laws by AICc and by predicting each size from the others.
 
     A law is named only if its family has an Akaike weight of 0.95 or more, the prediction of left-out sizes agrees, and
@@ -97,14 +106,22 @@ def compare(curve: Curve, laws: Sequence[str] = PAPER_LAWS, *, draws: int = BOOT
         name, above = names[i], float(scores[i] - scores.min()) if np.isfinite(scores[i]) else np.inf
         contenders[name] = Contender(fits[name], above, float(weight[i]), left_out[name])
     if not np.isfinite(scores).any():
-        nothing = "too few sizes to compare laws without knowing the noise: give several runs per size, or stderr"
-        return Comparison(
-            CANNOT_TELL, names[0], 0.0, None, Estimate(np.nan), np.nan, f"Cannot tell: {nothing}.", contenders
+        return LawComparison(
+            verdict=LawVerdict.CANNOT_TELL,
+            law=None,
+            doubt=Doubt.NOISE_UNKNOWN,
+            best=names[0],
+            weight=0.0,
+            runner_up=None,
+            difference=Estimate(np.nan),
+            faster_than_power=np.nan,
+            predicts_best=_predicts_best(contenders),
+            contenders=contenders,
         )
     return _judge(curve, contenders, draws, seed)
 
 
-def _judge(curve: Curve, contenders: dict[str, Contender], draws: int, seed: int) -> Comparison:
+def _judge(curve: Curve, contenders: dict[str, Contender], draws: int, seed: int) -> LawComparison:
     champions: dict[str, str] = {}  # family -> its best law
     for name, contender in contenders.items():
         if np.isfinite(contender.fit.aicc):
@@ -119,29 +136,35 @@ def _judge(curve: Curve, contenders: dict[str, Contender], draws: int, seed: int
     plain = next((n for n in contenders if LAWS[n].family == family and not LAWS[n].asymptote), best)
     if contenders[plain].difference < _SIMPLER:
         named = plain
-    predicts_best = min(contenders, key=lambda n: np.nan_to_num(contenders[n].left_out_error, nan=np.inf))
-    chosen = contenders[best].fit
+    predicts_best = _predicts_best(contenders)
     certain = float(weight[family])
-    against = f"over {runner_up}" if runner_up else ""
-    number = f"AICc better by {difference:.3g} {against}, weight {certain:.3g}"
+    verdict, doubt = LawVerdict.CANNOT_TELL, None
     if runner_up is None:
-        verdict, text = CANNOT_TELL, f"Cannot tell: there are too few sizes to judge more than the family of {best}."
+        doubt = Doubt.ONE_FAMILY
     elif certain < _CERTAIN:
-        verdict, text = CANNOT_TELL, f"Cannot tell: {best} describes the curve best, but not by enough ({number})."
-    elif chosen.p_value < _REJECTED:
-        verdict = NONE_FITS
-        text = (
-            f"None of the laws fits: {best} comes nearest ({number}), but misses by more than the noise of the runs "
-            f"(p = {chosen.p_value:.1g}, rms residual {100 * chosen.rms_log_error:.2g} %)."
-        )
+        doubt = Doubt.TOO_CLOSE
+    elif contenders[best].fit.p_value < _REJECTED:
+        verdict = LawVerdict.NONE_FITS
     elif LAWS[predicts_best].family != family:
-        verdict = CANNOT_TELL
-        text = f"Cannot tell: {best} describes the curve best ({number}), but {predicts_best} predicts left-out sizes."
+        doubt = Doubt.PREDICTION_DISAGREES
     else:
-        verdict, text = named, f"{contenders[named].fit}; {number}."
-        text = text[0].upper() + text[1:]
-    faster = sum(float(w) for name, w in weight.items() if name != "power")
-    return Comparison(verdict, best, certain, runner_up, difference, faster, text, contenders)
+        verdict = LawVerdict.NAMED
+    return LawComparison(
+        verdict=verdict,
+        law=named if verdict is LawVerdict.NAMED else None,
+        doubt=doubt,
+        best=best,
+        weight=certain,
+        runner_up=runner_up,
+        difference=difference,
+        faster_than_power=sum(float(w) for name, w in weight.items() if name != "power"),
+        predicts_best=predicts_best,
+        contenders=contenders,
+    )
+
+
+def _predicts_best(contenders: Mapping[str, Contender]) -> str:
+    return min(contenders, key=lambda name: np.nan_to_num(contenders[name].left_out_error, nan=np.inf))
 
 
 def _difference(curve: Curve, contenders: dict[str, Contender], family: str, draws: int, seed: int) -> Estimate:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from paredown.errors import PareError
-from paredown.laws.comparing import CANNOT_TELL, Comparison, compare
+from paredown.laws.comparing import LawComparison, compare
 from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, interval
 from paredown.laws.fitting import LawFit, check_points, fit, weights
 from paredown.laws.forms import LAWS, Array
 from paredown.laws.least_squares import solve
+from paredown.laws.verdicts import Doubt, PowerLawVerdict, describe_power_law_test
 
-__all__ = ["BeatsPowerLaw", "LocalExponents", "beats_power_law", "local_exponents"]
+__all__ = ["LocalExponents", "PowerLawTest", "beats_power_law", "local_exponents"]
 
 _CERTAIN = 0.95
 
@@ -74,31 +75,35 @@ def local_exponents(curve: Curve, *, span: int = 2, draws: int = BOOTSTRAP, seed
 
 
 @dataclass(frozen=True)
-class BeatsPowerLaw:
+class PowerLawTest:
     """Whether a frontier falls faster than the power law of random pruning.
 
     Attributes:
-        verdict: "beats" (steeper at its end, and of a law that falls faster than any power), "steeper" (but perhaps a
-            power law too), "not steeper", or "cannot tell".
+        verdict: whether it does.
+        doubt: why the verdict is "cannot tell", if it is.
         end_exponent: local exponent over the last sizes of the frontier.
         random_exponent: exponent of the power law fitted to the random curve.
         gain: their difference.
         aicc_difference: AICc of the best power law minus that of the best faster law on the frontier.
         weight: Akaike weight of the faster laws on the frontier.
-        sentence: the verdict for people, with its numbers.
         frontier: the laws compared on the frontier.
         random: the power law of the random curve.
     """
 
-    verdict: str
+    verdict: PowerLawVerdict
+    doubt: Doubt | None
     end_exponent: Estimate
     random_exponent: Estimate
     gain: Estimate
     aicc_difference: float
     weight: float
-    sentence: str
-    frontier: Comparison
+    frontier: LawComparison
     random: LawFit
+
+    @property
+    def sentence(self) -> str:
+        """The verdict as text, with its numbers."""
+        return describe_power_law_test(self)
 
     def __str__(self) -> str:
         return self.sentence
@@ -106,11 +111,11 @@ class BeatsPowerLaw:
 
 def beats_power_law(
     frontier: Curve, random: Curve, *, span: int = 3, draws: int = BOOTSTRAP, seed: int = 0
-) -> BeatsPowerLaw:
+) -> PowerLawTest:
     """Compare the end of a frontier with the power law of random subsets of the same sizes.
 
-    Section 'Data pruning can beat power law scaling in practice', third prediction. The random curve is the yardstick
-    only if it does not fall faster than a power law itself; then the answer is "cannot tell".
+    Section 'Data pruning can beat power law scaling in practice', third prediction. If the random
+    curve itself falls faster than a power law it cannot serve as the yardstick, and the answer is "cannot tell".
 
     Args:
         frontier: error of the best keep_fraction against kept size; four sizes or more.
@@ -134,23 +139,17 @@ def beats_power_law(
         best[kind] = min(best[kind], contender.fit.aicc)
     aicc = best["power"] - best["faster"] if np.isfinite(list(best.values())).all() else np.nan
     reference = compare(random, draws=draws, seed=seed).faster_than_power
-    verdict, why = _verdict(gain, laws.faster_than_power, reference)
-    sentence = (
-        f"{why}: the frontier ends with exponent {end[-1]:.3g}, random subsets have {nu:.3g}, {gain:+.3g} apart; on "
-        f"the frontier a faster law beats a power law by {aicc:.3g} in AICc (weight {laws.faster_than_power:.3g})."
-    )
-    return BeatsPowerLaw(verdict, end[-1], nu, gain, float(aicc), laws.faster_than_power, sentence, laws, straight)
+    verdict, doubt = _verdict(gain, laws.faster_than_power, reference)
+    return PowerLawTest(verdict, doubt, end[-1], nu, gain, float(aicc), laws.faster_than_power, laws, straight)
 
 
-def _verdict(gain: Estimate, weight: float, reference: float) -> tuple[str, str]:
+def _verdict(gain: Estimate, weight: float, reference: float) -> tuple[PowerLawVerdict, Doubt | None]:
     if np.isnan(gain.low):
-        return CANNOT_TELL, "Cannot tell, as the noise is unknown (give several runs per size, or stderr)"
+        return PowerLawVerdict.CANNOT_TELL, Doubt.NOISE_UNKNOWN
     if gain.high <= 0:
-        return "not steeper", "Does not beat the power law"
+        return PowerLawVerdict.NOT_STEEPER, None
     if gain.low <= 0:
-        return CANNOT_TELL, "Cannot tell whether the frontier is steeper"
+        return PowerLawVerdict.CANNOT_TELL, Doubt.INTERVAL_SPANS_ZERO
     if reference >= _CERTAIN:
-        return CANNOT_TELL, "Cannot tell, as the random curve itself falls faster than a power law"
-    if weight >= _CERTAIN:
-        return "beats", "Beats the power law"
-    return "steeper", "Steeper than the power law, but perhaps a power law itself"
+        return PowerLawVerdict.CANNOT_TELL, Doubt.RANDOM_FALLS_FASTER
+    return (PowerLawVerdict.BEATS if weight >= _CERTAIN else PowerLawVerdict.STEEPER), None

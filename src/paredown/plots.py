@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from paredown.errors import PareError
+from paredown.evaluate import ClassComparison
 from paredown.sweeps.summary import curves_by_way
 from paredown.text import printable
 
@@ -20,6 +21,7 @@ __all__ = [
     "OPTIMUM_COLOR",
     "RANDOM_COLOR",
     "check_available",
+    "draw_classes",
     "error_curves",
     "figure",
     "fraction_bar",
@@ -90,6 +92,25 @@ def error_curves(
             )
 
 
+def draw_classes(axes: Any, comparison: ClassComparison) -> None:
+    """One point per class as in the paper's figure: accuracy pruned on x, full on y, and the line of no change.
+
+    Classes that gained or lost significantly are coloured and named. `axes` is matplotlib's (`plots.figure`).
+    """
+    axes.plot([0, 1], [0, 1], color=RANDOM_COLOR, linewidth=1, zorder=0)
+    changed = {"gained": comparison.gained, "lost": comparison.lost}
+    rows = {name: row for row, name in enumerate(comparison.classes)}
+    plain = [row for name, row in rows.items() if not any(name in group for group in changed.values())]
+    axes.scatter(comparison.pruned[plain], comparison.full[plain], s=12, color=COLORS[0], label="no significant change")
+    for (what, group), color in zip(changed.items(), (COLORS[4], COLORS[2]), strict=True):
+        points = [rows[name] for name in group]
+        axes.scatter(comparison.pruned[points], comparison.full[points], s=18, color=color, label=what)
+        for row in points:
+            axes.annotate(comparison.classes[row], (comparison.pruned[row], comparison.full[row]), fontsize=7)
+    axes.set(xlabel="class accuracy after pruning", ylabel="class accuracy on the full set", xlim=(0, 1), ylim=(0, 1))
+    axes.legend()
+
+
 def fraction_color(keep_fraction: float) -> Any:
     """The colour of a keep_fraction: dark blue for 1, lighter and greener as less is kept."""
     from matplotlib import colormaps
@@ -128,9 +149,10 @@ def panel_letter(axes: Any, letter: str, title: str = "") -> None:
 
 
 def sweep_picture(table: Any, path: Path) -> Path | None:
-    """Test error against the number kept, a panel for every way of pruning, a curve for every kept fraction.
+    """Test error against the number kept: a panel for every way of pruning, a curve for every fraction kept.
 
-    Returns None, and draws nothing, where a sweep has no pruned run or matplotlib is missing.
+    Random subsets are grey. Unpruned sets are black, with a dotted line at the error of the largest. Returns None, and
+    draws nothing, if a sweep has no pruned run or matplotlib is missing.
     """
     ways = curves_by_way(table)
     chance = ways.pop("random", {})
@@ -147,8 +169,12 @@ def sweep_picture(table: Any, path: Path) -> Path | None:
         for spare in grid.flat[len(ways) :]:
             spare.set_axis_off()
         for axes, (way, curves) in zip(grid.flat, ways.items(), strict=False):
-            pooled = sorted(point for points in chance.values() for point in points)
-            axes.errorbar(*_columns(pooled), color=RANDOM_COLOR, fmt=".", capsize=2, label="random")
+            pooled = sorted(point for fraction, points in chance.items() for point in points if fraction < 1)
+            if pooled:
+                axes.errorbar(*_columns(pooled), color=RANDOM_COLOR, fmt=".", capsize=2, label="random")
+            if whole := sorted(chance.get(1.0, [])):
+                axes.errorbar(*_columns(whole), color="black", fmt="D", markersize=4, capsize=2, label="unpruned")
+                axes.axhline(100 * whole[-1][1], color="black", linewidth=0.8, linestyle=":")
             for fraction, points in sorted(curves.items()):
                 style = {"marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.4}
                 axes.errorbar(*_columns(points), color=fraction_color(fraction), label=f"f = {fraction:g}", **style)

@@ -319,7 +319,7 @@ def test_a_sweep_of_hostile_names(tmp_path: Path) -> None:
     )
     (tmp_path / "sweep.toml").write_text(toml)
     said = paredown_on_terminal("sweep", "sweep.toml", "-o", "out[red]\x1b[8m", "--workers", "1", cwd=tmp_path)
-    assert "x[red]\\x1b[8m.npy: 4 students" in said
+    assert "x[red]\\x1b[8m.npy: 6 students" in said
     assert "own[/red]\\x1b[8m$\\frac$, hard" in said
     assert "Results: out[red]\\x1b[8m/results.parquet" in said
     assert (tmp_path / "out[red]\x1b[8m" / "curves.png").exists()

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from paredown import PareError
-from paredown.evaluate import compare_classes, draw_classes
+from paredown.evaluate import compare_classes
 
 LABELS = np.array(list("aaaabb"))
 FULL = np.array(list("aaabbb"))  # a: 3 of 4, b: 2 of 2
@@ -141,7 +141,7 @@ def test_codes_and_names_agree() -> None:
 
 
 def test_the_picture_names_what_changed(tmp_path) -> None:
-    from paredown.plots import figure
+    from paredown.plots import draw_classes, figure
 
     codes = np.repeat(np.arange(3), 60)
     pruned = np.where(codes == 1, -1, codes)

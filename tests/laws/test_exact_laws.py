@@ -15,8 +15,8 @@ from paredown.laws import comparing as comparing_module
 from paredown.laws import exponents as exponents_module
 from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, from_runs, interval
 from paredown.laws.fitting import information_criterion, weights
+from paredown.laws.law_verdicts import Doubt, LawVerdict, PowerLawVerdict
 from paredown.laws.least_squares import solve
-from paredown.laws.verdicts import Doubt, LawVerdict, PowerLawVerdict
 
 SIZES = np.array([100.0, 200.0, 400.0, 800.0, 1600.0])
 

@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 
 from paredown import balance_score, select
 from paredown.reproduce import metric_comparison as benchmark
-from paredown.reproduce.base import Table
+from paredown.reproduce.base import FigureTable
 from paredown.reproduce.figures.fig5a import rank_correlations
 from paredown.reproduce.figures.fig_histograms import variance_between
 from paredown.reproduce.figures.fig_imbalance import lowest_balance
@@ -55,7 +55,7 @@ def known_error(run: Any) -> float:
     return 0.1 + 0.05 * lost + worse - 0.02 * run.balance
 
 
-def measured(name: str, setup: Setup, monkeypatch: pytest.MonkeyPatch, error: Any = known_error) -> Table:
+def measured(name: str, setup: Setup, monkeypatch: pytest.MonkeyPatch, error: Any = known_error) -> FigureTable:
     """The data of a figure whose students are made up."""
     figure = import_module(f"paredown.reproduce.figures.{name}")
     monkeypatch.setattr(Setup, "sweep", lambda _, config: SimpleNamespace(table=swept(config, error)))
@@ -64,13 +64,13 @@ def measured(name: str, setup: Setup, monkeypatch: pytest.MonkeyPatch, error: An
     return figure.measure(setup)
 
 
-def verdicts(name: str, table: Table) -> list[bool]:
+def verdicts(name: str, table: FigureTable) -> list[bool]:
     return [claim.held for claim in import_module(f"paredown.reproduce.figures.{name}").judge(table)]
 
 
-def change(table: Table, wanted: dict[str, Any], **cells: float) -> Table:
+def change(table: FigureTable, wanted: dict[str, Any], **cells: float) -> FigureTable:
     """A copy with some cells changed."""
-    return Table(row | cells if all(row.get(k) == v for k, v in wanted.items()) else row for row in table.rows)
+    return FigureTable(row | cells if all(row.get(k) == v for k, v in wanted.items()) else row for row in table.rows)
 
 
 # --- the benchmark -------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_scores_of_the_plan_are_those_that_are_made(setup, monkeypatch) -> None:
 
 def test_accuracies_are_compared_seed_by_seed(setup) -> None:
     config = benchmark.benchmark_sweep(setup, balance=[0.5])
-    table = Table()
+    table = FigureTable()
     add_accuracies(table, swept(config, known_error), top=1, balance=0.5)
     full = table.where(kind="full").rows[0]
     assert full["accuracy"] == pytest.approx(1 - 0.1 - np.mean(NOISE[:2]))
@@ -125,7 +125,7 @@ def test_accuracies_are_compared_seed_by_seed(setup) -> None:
     assert row["difference_stderr"] == pytest.approx(0, abs=1e-12)  # the noise of a seed is in both
     over = table.where(kind="mean", metric="ddd").rows[0]
     assert over["difference"] == pytest.approx(0.05 * 0.3 - worse + 0.01)  # 0.8 and 0.6 on average
-    table = Table()
+    table = FigureTable()
     add_accuracies(table, swept(config, known_error), top=5, balance=0.5)
     assert table.where(kind="full").rows[0]["accuracy"] == pytest.approx(0.95)
 
@@ -214,7 +214,7 @@ def scores(rng) -> dict[str, Scores]:
     return {name: Scores(values, np.arange(600), name, labels) for name, values in easy.items()}
 
 
-def scored(name: str, setup: Setup, scores: dict[str, Scores], monkeypatch: pytest.MonkeyPatch) -> Table:
+def scored(name: str, setup: Setup, scores: dict[str, Scores], monkeypatch: pytest.MonkeyPatch) -> FigureTable:
     figure = import_module(f"paredown.reproduce.figures.{name}")
     monkeypatch.setattr(figure, "score_benchmark", lambda _: scores)
     return figure.measure(setup)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import paredown as pdn
-from paredown.reproduce import FIGURES, SIZES, Table, reproduce_figures
+from paredown.reproduce import FIGURES, SIZES, Claim, ClaimVerdict, FigureTable, reproduce_figures
 from paredown.reproduce.theory_checks import agreement, crossing, exponent
 
 pytestmark = pytest.mark.xdist_group("figures")  # one process makes them all, once
@@ -29,10 +29,12 @@ def made(tmp_path_factory) -> Path:
     return out
 
 
-def read(out: Path, name: str) -> Table:
+def read(out: Path, name: str) -> FigureTable:
     """The CSV with numbers as numbers."""
     with (out / f"{name}.csv").open(newline="") as stream:
-        return Table({key: _number(cell) for key, cell in row.items() if cell != ""} for row in csv.DictReader(stream))
+        return FigureTable(
+            {key: _number(cell) for key, cell in row.items() if cell != ""} for row in csv.DictReader(stream)
+        )
 
 
 def _number(cell: str) -> float | str:
@@ -42,7 +44,7 @@ def _number(cell: str) -> float | str:
         return cell
 
 
-def verdicts(table: Table, name: str) -> list[bool]:
+def verdicts(table: FigureTable, name: str) -> list[bool]:
     return [claim.held for claim in import_module(f"paredown.reproduce.figures.{name}").judge(table)]
 
 
@@ -63,13 +65,13 @@ def test_picture_data_and_verdicts_are_there(made, name) -> None:
     judged = import_module(f"paredown.reproduce.figures.{name}").judge(
         table
     )  # the file holds all that the verdicts need
-    assert [claim._asdict() for claim in judged] == record["claims"]
+    assert [claim.record() for claim in judged] == record["claims"]
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_each_file_says_what_to_expect(name) -> None:
     text = import_module(f"paredown.reproduce.figures.{name}").__doc__ or ""
-    assert text.startswith(("Fig. ", "Table ", "Appendix figure", "Appendix table", "Beyond the paper"))
+    assert text.startswith(("Fig. ", "FigureTable ", "Appendix figure", "Appendix table", "Beyond the paper"))
     assert f"paredown reproduce {name}\n" in text
     assert "Claim" in text
     assert "Expected: " in text
@@ -86,7 +88,8 @@ def test_one_page_has_every_figure_and_verdict(made) -> None:
     claims = [claim for record in records for claim in record["claims"]]
     held = sum(claim["held"] for claim in claims)
     assert f"{len(FIGURES)} figures and tables; {held} of {len(claims)} claims held." in page
-    assert page.count("**Did not hold**") == len(claims) - held
+    assert page.count("- **Held**") == held
+    assert page.count("- **Contradicted**") + page.count("- **Cannot tell**") == len(claims) - held
     assert all(f"]({name}.png)" in page for name in FIGURES)
 
 
@@ -194,11 +197,29 @@ def test_compute_lines_go_through_the_dots(made) -> None:
     assert (np.diff(frontier["test_error"]) <= 1e-12).all()
 
 
+def test_claims_as_records() -> None:
+    """Records of earlier versions say `held` alone."""
+    for verdict in ClaimVerdict:
+        claim = Claim("It holds.", verdict, "By 3 standard errors.")
+        record = claim.record()
+        assert record == {
+            "claim": "It holds.",
+            "held": verdict is ClaimVerdict.HELD,
+            "verdict": verdict.value,
+            "evidence": "By 3 standard errors.",
+        }
+        assert Claim.from_record(json.loads(json.dumps(record))) == claim
+    old = {"claim": "It holds.", "evidence": "By 3 standard errors."}
+    assert Claim.from_record({**old, "held": True}).verdict is ClaimVerdict.HELD
+    assert Claim.from_record({**old, "held": False}).verdict is ClaimVerdict.CONTRADICTED
+    assert Claim.judged("It holds.", None, "").verdict is ClaimVerdict.CANNOT_TELL
+
+
 # --- the verdicts follow the data, both ways -----------------------------------------------------------------------
 
 
-def dots(z: list[float], draws: int = 100) -> Table:
-    table = Table()
+def dots(z: list[float], draws: int = 100) -> FigureTable:
+    table = FigureTable()
     theory = np.full(len(z), 0.2)
     table.add(
         "simulation",
@@ -228,10 +249,10 @@ def test_exponent_and_crossing_of_known_curves() -> None:
     assert crossing(x, x) == []
 
 
-def change(table: Table, wanted: dict, **cells: float) -> Table:
+def change(table: FigureTable, wanted: dict, **cells: float) -> FigureTable:
     """A copy with some cells changed."""
     rows = [row | cells if all(row.get(k) == v for k, v in wanted.items()) else row for row in table.rows]
-    return Table(rows)
+    return FigureTable(rows)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +287,9 @@ def test_other_data_turn_the_verdict(made, name, claim, wanted, cells) -> None:
 
 def test_error_in_equal_time_is_judged_by_the_dots(made) -> None:
     rows = read(made, "fig_compute_a").rows
-    timed = Table(row | {"seconds": row.get("alpha_prune", 0.0)} for row in rows)  # the clock of the tests is not ours
+    timed = FigureTable(
+        row | {"seconds": row.get("alpha_prune", 0.0)} for row in rows
+    )  # the clock of the tests is not ours
     assert verdicts(timed, "fig_compute_a")[1]
     unpruned = {"kind": "simulation", "keep_fraction": 1.0}
     assert not verdicts(change(timed, unpruned, test_error=1e-6), "fig_compute_a")[1]
@@ -285,7 +308,7 @@ def test_a_complete_figure_is_left_alone(made) -> None:
     before = (made / "fig1e.png").stat().st_mtime_ns
     again = reproduce_figures(["fig1e"], size="tiny", out=made)[0]
     assert not again.made
-    assert [claim._asdict() for claim in again.claims] == json.loads((made / "fig1e.json").read_text())["claims"]
+    assert [claim.record() for claim in again.claims] == json.loads((made / "fig1e.json").read_text())["claims"]
     assert (made / "fig1e.png").stat().st_mtime_ns == before
 
 
@@ -362,7 +385,7 @@ def test_the_command_tells_what_held(paredown) -> None:
     result = paredown("reproduce", "fig1e", "--size", "tiny", "-o", "figures")
     assert result.returncode == 0, result.stderr
     assert "held: The optimal keep_fraction falls" in result.stdout
-    assert "did not hold: For every alpha_prune" in result.stdout
+    assert "contradicted: For every alpha_prune" in result.stdout
     answer = json.loads(paredown("reproduce", "fig1e", "--size", "tiny", "-o", "figures", "--json").stdout)
     figure = answer["figures"][0]
     assert (figure["figure"], figure["made"], figure["settings"]["size"]) == ("fig1e", False, "tiny")

@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from paredown.errors import PareError
-from paredown.reproduce import FIGURES, Setup, Table, rehearse_figures
+from paredown.reproduce import FIGURES, FigureTable, Setup, rehearse_figures
 from paredown.reproduce.data_folders import find_dataset
 from paredown.reproduce.figures import (
     fig1d,
@@ -24,7 +24,7 @@ from paredown.reproduce.figures import (
 )
 from paredown.reproduce.rehearsal import network_cost, rehearse
 from paredown.reproduce.scaling import add_laws, judge_exponents, judge_frontier, judge_level, scaling_sweep
-from paredown.reproduce.setup import Plan
+from paredown.reproduce.setup import FigurePlan
 from paredown.sources import open_source
 from paredown.training import find_recipe
 
@@ -70,7 +70,7 @@ def test_a_rehearsal_counts_the_work(tmp_path: Path) -> None:
     setup = Setup("cpu", 0, tmp_path, {"main": ("mnist",)}, rehearsal=True)
     data = setup.dataset()
     config = scaling_sweep(setup, strategy=["hard", "easy"])
-    students, probes = rehearse(Plan(sweeps={"s": config}, datasets=(data,)))
+    students, probes = rehearse(FigurePlan(sweeps={"s": config}, datasets=(data,)))
     assert students.trainings == 4 * 4 * (3 * 3 + 1)  # sizes, seeds, and hard, easy and random of three fractions
     assert probes.trainings == 4 * 4 * 3
     layers = [784, 128, 128, 10]
@@ -84,9 +84,9 @@ def test_a_rehearsal_finds_what_would_not_run(tmp_path: Path) -> None:
     setup = Setup("cpu", 0, tmp_path, {"main": ("mnist",)}, rehearsal=True)
     data = setup.dataset()
     with pytest.raises(PareError, match=r"initial sets of 70,000, and MNIST has 60,000"):
-        rehearse(Plan(sweeps={"s": scaling_sweep(setup, initial_size=[70_000])}, datasets=(data,)))
+        rehearse(FigurePlan(sweeps={"s": scaling_sweep(setup, initial_size=[70_000])}, datasets=(data,)))
     with pytest.raises(PareError, match="unknown metric 'el3n'"):
-        rehearse(Plan(sweeps={"s": scaling_sweep(setup, metric=["el3n"])}, datasets=(data,)))
+        rehearse(FigurePlan(sweeps={"s": scaling_sweep(setup, metric=["el3n"])}, datasets=(data,)))
 
 
 @pytest.mark.parametrize("size", ["paper", "cpu", "tiny"])
@@ -118,8 +118,8 @@ def made_up(pruned: Any, *, noise: float = 0.01, seeds: int = 4, label: str = "h
     return pa.Table.from_pylist(rows)
 
 
-def laws_of(pruned: Any, **options: Any) -> Table:
-    table = Table()
+def laws_of(pruned: Any, **options: Any) -> FigureTable:
+    table = FigureTable()
     add_laws(table, made_up(pruned, **options), "made up")
     return table
 
@@ -157,7 +157,7 @@ def test_a_frontier_that_falls_exponentially_beats_the_power_law() -> None:
 
 @pytest.mark.parametrize(("small", "large", "held"), [(4, -5, True), (4, -1, False), (-4, -5, False)])
 def test_fig1d_wants_both_signs(small: float, large: float, held: bool) -> None:
-    table = Table()
+    table = FigureTable()
     for strategy in ("hard", "easy"):
         z = np.array([small, large]) if strategy == "hard" else np.array([5.0, 5.0])
         table.add(
@@ -178,7 +178,7 @@ def test_fig1d_wants_both_signs(small: float, large: float, held: bool) -> None:
     ("gains", "held"), [([-0.01, -0.02], (True, False, True)), ([-0.02, 0.01], (True, True, False))]
 )
 def test_a_probe_stops_paying_where_its_gain_turns(gains: list[float], held: tuple[bool, ...]) -> None:
-    table = Table()
+    table = FigureTable()
     for probe in ("random", "weak", "strong"):
         table.add(
             "error",
@@ -193,7 +193,7 @@ def test_a_probe_stops_paying_where_its_gain_turns(gains: list[float], held: tup
 
 
 def test_tab_duration_compares_with_equal_epochs() -> None:
-    table = Table()
+    table = FigureTable()
     factors = np.array([0.0, 0.4, 1.0])
     table.add(
         "accuracy",
@@ -212,8 +212,8 @@ def test_tab_duration_compares_with_equal_epochs() -> None:
 
 
 def test_tab_ensembles_wants_no_difference() -> None:
-    def of(gain: float) -> Table:
-        table = Table()
+    def of(gain: float) -> FigureTable:
+        table = FigureTable()
         names = [*tab_ensembles.SINGLES, "ensemble"]
         gains = np.array([0.0] * len(tab_ensembles.SINGLES) + [gain])
         table.add("accuracy", data="x", examples=names, keep_fraction=0.8, gain=gains, gain_stderr=0.001)
@@ -223,8 +223,8 @@ def test_tab_ensembles_wants_no_difference() -> None:
     assert not tab_ensembles.judge(of(0.02))[0].held
 
 
-def test_fig_noise_wants_a_loss_and_the_word_for_it() -> None:
-    table = Table()
+def test_fig_noise_wants_a_loss_and_the_verdict_of_the_sweep() -> None:
+    table = FigureTable()
     table.add(
         "difference",
         data="made up",
@@ -234,7 +234,10 @@ def test_fig_noise_wants_a_loss_and_the_word_for_it() -> None:
         difference=np.array([-0.01, 0.05]),
         z=np.array([-4.0, 9.0]),
     )
-    table.add("advice", label_noise=0.2, sentence="Keeping ... wrong or ambiguous labels ...")
+    table.add("advice", label_noise=0.2, strategy="hard", verdict="hurts", sentence="What a sweep says.")
     assert [claim.held for claim in fig_noise.judge(table)] == [True, True]
     table.rows[0]["z"] = 5.0
     assert [claim.held for claim in fig_noise.judge(table)] == [False, True]
+    table.rows[-1]["verdict"] = "undecided"
+    assert [claim.held for claim in fig_noise.judge(table)] == [False, False]
+    assert fig_noise.judge(table)[1].evidence == "With 20% wrong labels `paredown sweep` says: What a sweep says."

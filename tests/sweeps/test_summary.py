@@ -11,7 +11,13 @@ import pytest
 from scipy import stats
 
 from paredown.standard_errors import standard_error
-from paredown.sweeps.summary import Comparison, Effect, Verdict, advice, compare_with_random, curves_by_way
+from paredown.sweeps.pruning_verdicts import Effect, PruningVerdict
+from paredown.sweeps.summary import (
+    ComparisonWithRandom,
+    advice,
+    compare_with_random,
+    curves_by_way,
+)
 
 Point = tuple[int, float, list[float]]  # initial size, keep_fraction, differences to random in points, one per seed
 
@@ -35,7 +41,7 @@ def sweep_of(*points: Point, metric: str = "el2n", strategy: str = "hard", **mor
 HELPS, HURTS, NOTHING = [-1.0, -1.1, -0.9, -1.0], [2.0, 2.1, 1.9, 2.0], [0.5, -0.4, 0.3, -0.2]
 
 
-def row_of(differences: list[float]) -> Comparison:
+def row_of(differences: list[float]) -> ComparisonWithRandom:
     (row,) = compare_with_random(sweep_of((1_000, 0.5, differences)))
     return row
 
@@ -134,7 +140,7 @@ def test_comparisons_are_sorted_by_point_and_way() -> None:
 # --- verdicts ----------------------------------------------------------------------------------------------------
 
 
-def judged(*points: Point, **way: Any) -> tuple[Verdict, tuple[int, float], tuple[int, float] | None, str]:
+def judged(*points: Point, **way: Any) -> tuple[PruningVerdict, tuple[int, float], tuple[int, float] | None, str]:
     """The verdict, the points it shows, and the sentence."""
     (said,) = advice(sweep_of(*points, **way))
     other = None if said.other is None else (said.other.initial_size, said.other.keep_fraction)
@@ -143,7 +149,7 @@ def judged(*points: Point, **way: Any) -> tuple[Verdict, tuple[int, float], tupl
 
 def test_pays_at_the_smallest_fraction_that_does() -> None:
     assert judged((64_000, 0.5, HELPS), (64_000, 0.25, HELPS), (64_000, 0.1, NOTHING), (1_000, 0.25, NOTHING)) == (
-        Verdict.PAYS,
+        PruningVerdict.PAYS,
         (64_000, 0.25),
         None,
         "Keeping the hardest by el2n pays: at 25 % of 64,000 the test error is 1.00 ± 0.04 points lower than with a "
@@ -154,7 +160,7 @@ def test_pays_at_the_smallest_fraction_that_does() -> None:
 def test_pays_there_and_not_everywhere() -> None:
     points: list[Point] = [(64_000, 0.5, HELPS), (1_000, 0.5, HURTS), (4_000, 0.5, HURTS), (64_000, 0.1, NOTHING)]
     assert judged(*points) == (
-        Verdict.PAYS_THERE,
+        PruningVerdict.PAYS_THERE,
         (64_000, 0.5),
         (4_000, 0.5),  # the largest set where it does not
         "Keeping the hardest by el2n pays: at 50 % of 64,000 the test error is 1.00 ± 0.04 points lower than with a "
@@ -166,17 +172,19 @@ def test_pays_there_and_not_everywhere() -> None:
 def test_hurts_at_every_fraction() -> None:
     worse = [difference + 1 for difference in HURTS]
     assert judged((64_000, 0.5, HURTS), (64_000, 0.25, worse), (1_000, 0.5, HELPS)) == (
-        Verdict.HURTS,
+        PruningVerdict.HURTS,
         (64_000, 0.25),
         None,
-        "Keeping the hardest by el2n does worse than random subsets at every fraction: at 25 % of 64,000 the test "
-        "error is 3.00 ± 0.04 points higher than with a random 25 % (4 seeds). That is typical of wrong or ambiguous "
-        "labels, of probes that are too weak, or of sets that are too small: look at the hardest examples, train the "
-        "probes longer, or keep all.",
+        "Keeping the hardest by el2n does worse than random subsets of the same size at every fraction: at 25 % of "
+        "64,000 the test error is 3.00 ± 0.04 points higher than with a random 25 % (4 seeds). That is typical of "
+        "wrong or ambiguous labels, of probes that are too weak, or of sets that are too small: look at the hardest "
+        "examples, train the probes longer, or keep all.",
     )
     verdict, _, _, sentence = judged((64_000, 0.5, HURTS), strategy="easy")
-    assert verdict is Verdict.HURTS
-    assert sentence.startswith("Keeping the easiest by el2n does worse than random subsets at every fraction: at 50 %")
+    assert verdict is PruningVerdict.HURTS
+    assert sentence.startswith(
+        "Keeping the easiest by el2n does worse than random subsets of the same size at every fraction: at 50 %"
+    )
     assert "labels" not in sentence
 
 
@@ -184,12 +192,13 @@ def test_hurts_in_part_never_calls_a_loss_undecided() -> None:
     # The loss at 50 % is smaller than what is measured, without certainty, at 25 %.
     small_loss, unsure = [0.10, 0.11, 0.09, 0.10], [0.9, -0.4, 1.3, -0.2]
     assert judged((64_000, 0.5, small_loss), (64_000, 0.25, unsure), (64_000, 0.1, HURTS)) == (
-        Verdict.HURTS_IN_PART,
+        PruningVerdict.HURTS_IN_PART,
         (64_000, 0.1),  # the worst of the losses
         (64_000, 0.25),
-        "Keeping the hardest by el2n does worse than random subsets at some fractions: at 10 % of 64,000 the test "
-        "error is 2.00 ± 0.04 points higher than with a random 10 % (4 seeds). At others there is no significant "
-        "difference: at 25 % of 64,000 the test error is 0.40 ± 0.41 points higher than with a random 25 % (4 seeds).",
+        "Keeping the hardest by el2n does worse than random subsets of the same size at some fractions: at 10 % of "
+        "64,000 the test error is 2.00 ± 0.04 points higher than with a random 10 % (4 seeds). At others there "
+        "is no significant difference: at 25 % of 64,000 the test error is 0.40 ± 0.41 points higher than with a "
+        "random 25 % (4 seeds).",
     )
 
 
@@ -198,24 +207,24 @@ def test_hurts_in_part_shows_the_best_of_what_is_undecided() -> None:
     for points in ([(64_000, 0.1, worse), (64_000, 0.25, NOTHING)], [(64_000, 0.1, NOTHING), (64_000, 0.25, worse)]):
         verdict, shown, other, _ = judged((64_000, 0.5, HURTS), *points)
         best = next(point[1] for point in points if point[2] is NOTHING)
-        assert (verdict, shown, other) == (Verdict.HURTS_IN_PART, (64_000, 0.5), (64_000, best))
+        assert (verdict, shown, other) == (PruningVerdict.HURTS_IN_PART, (64_000, 0.5), (64_000, best))
 
 
 def test_points_without_a_standard_error_do_not_contradict_the_rest() -> None:
     verdict, shown, other, sentence = judged((64_000, 0.5, HURTS), (64_000, 0.25, [5.0]))
-    assert (verdict, shown, other) == (Verdict.HURTS_IN_PART, (64_000, 0.5), (64_000, 0.25))
+    assert (verdict, shown, other) == (PruningVerdict.HURTS_IN_PART, (64_000, 0.5), (64_000, 0.25))
     assert sentence.endswith(
         "At others there is no significant difference: at 25 % of 64,000 the test error is 5.00 points higher than "
         "with a random 25 % (1 seed)."
     )
     verdict, shown, other, _ = judged((64_000, 0.5, HELPS), (64_000, 0.25, [5.0]))
-    assert (verdict, shown, other) == (Verdict.PAYS, (64_000, 0.5), None)
+    assert (verdict, shown, other) == (PruningVerdict.PAYS, (64_000, 0.5), None)
 
 
 def test_no_significant_difference_shows_the_best() -> None:
     better = [difference - 0.1 for difference in NOTHING]
     assert judged((64_000, 0.5, NOTHING), (64_000, 0.25, better), (1_000, 0.5, HELPS)) == (
-        Verdict.UNDECIDED,
+        PruningVerdict.UNDECIDED,
         (64_000, 0.25),
         None,
         "Keeping the hardest by el2n shows no significant difference from random subsets: at 25 % of 64,000 the test "
@@ -229,15 +238,35 @@ def test_no_significant_difference_shows_the_best() -> None:
 )
 def test_fewer_than_three_seeds_never_decide(differences: list[float], judged_from: str, seeds: str) -> None:
     verdict, shown, other, sentence = judged((64_000, 0.5, differences))
-    assert (verdict, shown, other) == (Verdict.TOO_FEW_SEEDS, (64_000, 0.5), None)
+    assert (verdict, shown, other) == (PruningVerdict.TOO_FEW_SEEDS, (64_000, 0.5), None)
     assert sentence.startswith(f"Keeping the hardest by el2n cannot be judged from {judged_from}: at 50 % of 64,000")
     assert sentence.endswith(f"is {seeds} lower than with a random 50 % ({judged_from}). Run at least 3.")
 
 
+def test_advice_names_the_error_of_the_unpruned_set() -> None:
+    pruned = sweep_of((64_000, 0.5, HELPS))
+    first = next(row for row in pruned.to_pylist() if row["metric"] == "random")
+    whole = [
+        first | {"keep_fraction": 1.0, "kept": 64_000, "seed": seed, "status": status, "test_error": error}
+        for seed, (status, error) in enumerate([("done", 0.18), ("done", 0.182), ("failed", 0.9)])
+    ]
+    table = pa.concat_tables([pruned, pa.Table.from_pylist(whole)])
+    (row,) = compare_with_random(table)
+    assert (row.unpruned_error, row.unpruned_stderr) == (pytest.approx(0.181), pytest.approx(0.001))
+    (said,) = advice(table)
+    assert str(said) == (
+        "Keeping the hardest by el2n pays: at 50 % of 64,000 the test error is 1.00 ± 0.04 points lower than with a "
+        "random 50 % (4 seeds; 19.00 % pruned, 18.10 % unpruned)."
+    )
+    (unknown,) = compare_with_random(pruned)
+    assert math.isnan(unknown.unpruned_error)
+    assert math.isnan(unknown.unpruned_stderr)
+
+
 def test_one_point_with_seeds_enough_is_undecided_rather_than_too_few() -> None:
-    assert judged((64_000, 0.5, [-5.0]), (64_000, 0.25, NOTHING))[0] is Verdict.UNDECIDED
+    assert judged((64_000, 0.5, [-5.0]), (64_000, 0.25, NOTHING))[0] is PruningVerdict.UNDECIDED
     verdict, _, _, sentence = judged((64_000, 0.5, [0.0, 0.0, 0.0]))  # three are enough to say so
-    assert verdict is Verdict.UNDECIDED
+    assert verdict is PruningVerdict.UNDECIDED
     assert "the test error is 0.00 ± 0.00 points higher than" in sentence
 
 
@@ -257,23 +286,24 @@ def test_every_way_of_pruning_has_its_own_verdict() -> None:
         for said in advice(table)
     }
     assert found == {
-        ("aum", "hard", 0.0, 1.0): (Verdict.PAYS, "Keeping the hardest by aum pays"),
-        ("el2n", "hard", 0.0, 1.0): (Verdict.PAYS, "Keeping the hardest by el2n pays"),
+        ("aum", "hard", 0.0, 1.0): (PruningVerdict.PAYS, "Keeping the hardest by aum pays"),
+        ("el2n", "hard", 0.0, 1.0): (PruningVerdict.PAYS, "Keeping the hardest by el2n pays"),
         ("el2n", "easy", 0.0, 1.0): (
-            Verdict.HURTS,
-            "Keeping the easiest by el2n does worse than random subsets at every fraction",
+            PruningVerdict.HURTS,
+            "Keeping the easiest by el2n does worse than random subsets of the same size at every fraction",
         ),
         ("el2n", "moderate", 0.0, 1.0): (
-            Verdict.UNDECIDED,
-            "Keeping by strategy moderate by el2n shows no significant difference from random subsets",
+            PruningVerdict.UNDECIDED,
+            "Keeping examples by el2n with strategy moderate shows no significant difference from random subsets",
         ),
         ("el2n", "hard", 0.5, 1.0): (
-            Verdict.HURTS,
-            "Keeping the hardest by el2n with a floor of 0.5 does worse than random subsets at every fraction",
+            PruningVerdict.HURTS,
+            "Keeping the hardest by el2n with a floor of 0.5 does worse than random subsets of the same size at every "
+            "fraction",
         ),
         ("el2n", "hard", 0.0, 0.5): (
-            Verdict.HURTS,
-            "Keeping the hardest by el2n at m = 0.5 does worse than random subsets at every fraction",
+            PruningVerdict.HURTS,
+            "Keeping the hardest by el2n at m = 0.5 does worse than random subsets of the same size at every fraction",
         ),
     }
 

@@ -27,7 +27,7 @@ from paredown.sources import ImageSource
 from paredown.sweeps import Run, expand, read_settings, sweep
 from paredown.sweeps import jobs as jobs_module
 from paredown.sweeps.jobs import student_steps
-from paredown.sweeps.settings import Grid
+from paredown.sweeps.settings import GridSettings
 from paredown.sweeps.summary import compare_with_random, curves_by_way
 from paredown.sweeps.sweep_data import initial_rows, initial_source, open_data, prepare_data
 from paredown.training import StreamedExamples, find_recipe
@@ -74,7 +74,7 @@ def here(function: str, jobs: list[Any], *, workers: int, common: Any) -> Any:
 
 
 def test_chance_is_beside_every_run() -> None:
-    grid = Grid((10, 20), (0.5, 1.0), strategy=("hard", "easy"), metric=("el2n", "prototypes"), seed=(0, 1))
+    grid = GridSettings((10, 20), (0.5, 1.0), strategy=("hard", "easy"), metric=("el2n", "prototypes"), seed=(0, 1))
     runs = expand(grid)
     pruned = [run for run in runs if run.metric != "random"]
     assert len(pruned) == 2 * 2 * 2 * 2  # sizes, strategies, metrics, seeds at the one fraction that prunes
@@ -178,7 +178,7 @@ def test_a_run_that_fails_says_why_and_the_others_go_on(config: dict[str, Any], 
     wild = with_(config, "student", learning_rate=1e38, steps=20)
     wild["grid"] = {"initial_size": 40, "keep_fraction": 0.5, "seed": 0, "metric": "supervised_prototypes"}
     swept = sweep(wild, out=tmp_path / "wild", engine=here)
-    assert swept.table["status"].to_pylist() == ["failed", "failed"]
+    assert swept.table["status"].to_pylist() == ["failed"] * 3  # pruned, random and unpruned
     assert all("the loss became" in reason for _, reason in swept.failed)
     assert compare_with_random(swept.table) == []
 
@@ -205,7 +205,7 @@ def image_config(tmp_path: Path) -> dict[str, Any]:
 
 def test_images_and_features_of_one_sweep(image_config: dict[str, Any], tmp_path: Path) -> None:
     swept = sweep(image_config, out=tmp_path / "swept", engine=here)
-    assert swept.table["status"].to_pylist() == ["done"] * 3
+    assert swept.table["status"].to_pylist() == ["done"] * 4  # pruned, random and unpruned
     assert sorted(path.name for path in (tmp_path / "swept" / "data").iterdir()) == ["features", "images"]
 
 
@@ -420,7 +420,8 @@ def test_the_command_line(config: dict[str, Any], tmp_path: Path) -> None:
     assert [row["kept"] for row in said["against_random"]] == [10]
     assert Path(said["picture"]).stat().st_size > 10_000
     shown = CliRunner().invoke(app, command, catch_exceptions=False).stdout
-    assert "against random subsets of the same size" in shown
+    assert "el2n, hard: test error in %" in shown
+    assert "unpruned" in shown
 
 
 # --- names for probes, files of scores, and what else is kept ------------------------------------------------------

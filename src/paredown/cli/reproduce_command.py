@@ -13,7 +13,7 @@ from paredown.cli.terminal import Grid, compose, emit, progress_bar, say
 from paredown.errors import PareError
 
 if TYPE_CHECKING:
-    from paredown.reproduce import Rehearsed, Reproduced
+    from paredown.reproduce import FigureResult, PlannedTraining
 
 
 @app.command(epilog="Example: `paredown reproduce fig1a fig2 --size cpu -o reproduced`")
@@ -82,7 +82,7 @@ def _list_figures() -> None:
     say("Give some of these names, or --all.")
 
 
-def _as_dict(result: Reproduced) -> dict[str, Any]:
+def _as_dict(result: FigureResult) -> dict[str, Any]:
     return {
         "figure": result.name,
         "made": result.made,
@@ -92,22 +92,26 @@ def _as_dict(result: Reproduced) -> dict[str, Any]:
         "csv": str(result.csv),
         "json": str(result.json),
         "settings": result.settings,
-        "claims": [claim._asdict() for claim in result.claims],
+        "claims": [claim.record() for claim in result.claims],
     }
 
 
-def _show(results: list[Reproduced]) -> None:
+def _show(results: list[FigureResult]) -> None:
     for result in results:
         took = f"made in {result.seconds:.0f} s, {result.cpu_seconds:.0f} s of processors"
         how = took if result.made else "there already"
         say("[bold]{}[/]: {} ({})", result.name, result.png, how)
         for claim in result.claims:
-            verdict = compose("[green]held[/]" if claim.held else "[red]did not hold[/]")
-            say("  {}: {}\n    {}", verdict, claim.claim, claim.evidence)
+            verdict = claim.verdict.value
+            if verdict == "held":
+                shown = compose("[green]{}[/]", verdict)
+            else:
+                shown = compose("[red]{}[/]" if verdict == "contradicted" else "[yellow]{}[/]", verdict)
+            say("  {}: {}\n    {}", shown, claim.claim, claim.evidence)
     say("All on one page: [bold]{}[/]", results[0].png.with_name("results.md"))
 
 
-def _show_rehearsed(rehearsed: dict[str, list[Rehearsed]], names: list[str]) -> None:
+def _show_rehearsed(rehearsed: dict[str, list[PlannedTraining]], names: list[str]) -> None:
     texts, numbers = ("figure", "data", "recipe", "as"), ("weights", "trainings", "FLOPs")
     shown = Grid(
         compose("what would be trained; every network was built and took a step"),

@@ -1,7 +1,8 @@
-"""`paredown sweep`: sizes x fractions x strategies x seeds, and what they say."""
+"""`paredown sweep`: train students over a grid of sizes, fractions, strategies and seeds, and compare."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +12,11 @@ import typer
 from paredown.cli.announced_outputs import check_workers, current
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import Grid, aside, compose, emit, progress_bar, say
+from paredown.units import format_duration
 
 if TYPE_CHECKING:
-    from paredown.sweeps import Plan, Swept
-    from paredown.sweeps.summary import Advice, Comparison
+    from paredown.sweeps import SweepPlan, SweepResult
+    from paredown.sweeps.summary import Advice, ComparisonWithRandom
 
 _SHOWN = 40  # rows on screen; the table has all
 _REASONS = 10  # of failures on screen
@@ -28,12 +30,12 @@ def sweep(
         int | None,
         typer.Option(help="Processes, one thread each.", show_default="one per GPU, else per core"),
     ] = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what ended in an error.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed students again.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a student for every point of a grid, with a random subset beside each, and compare.
+    """Train a student at every point of a grid and compare each with a random subset of the same size.
 
-    A sweep that was stopped is finished by the same command.
+    To finish a sweep that was stopped, run the same command again.
     """
     from paredown.plots import sweep_picture
     from paredown.sweeps import plan_sweep, read_settings, sweep_plan
@@ -43,7 +45,7 @@ def sweep(
     check_workers(workers)
     plan = plan_sweep(read_settings(config), out=out, retry_failed=retry_failed, track=progress_bar)
     _announce(plan)
-    swept = sweep_plan(plan, workers=workers, track=progress_bar)
+    swept = sweep_plan(plan, workers=workers, track=progress_bar, announce=_announce_duration)
     compared, advised = compare_with_random(swept.table), advice(swept.table)
     picture = sweep_picture(swept.table, out / "curves.png")
     result = {
@@ -69,8 +71,8 @@ def _verdict(advised: Advice) -> dict[str, Any]:
     return {name: getattr(advised, name) for name in way} | {"verdict": advised.verdict.value}
 
 
-def _missing_classes(swept: Swept) -> list[dict[str, Any]]:
-    """The students that saw no example of some class, which they cannot learn: pruning may have lost it."""
+def _missing_classes(swept: SweepResult) -> list[dict[str, Any]]:
+    """Students whose subset has no example of some class: pruning may have removed it."""
     from paredown.sweeps import Run
 
     values = [entry.name for entry in fields(Run)]
@@ -81,40 +83,49 @@ def _missing_classes(swept: Swept) -> list[dict[str, Any]]:
     ]
 
 
-def _announce(plan: Plan) -> None:
+def _announce(plan: SweepPlan) -> None:
     left, all_ = len(plan.todo), len(plan.files)
     done = f", {all_ - left} of them done already" if left < all_ else ""
     settings = plan.settings
     aside("{}: {} students{}; recipe {}.", settings.data.source, all_, done, settings.student.recipe)
 
 
-def _show(swept: Swept, compared: list[Comparison], advice: list[str], picture: Path | None) -> None:
-    from paredown.sweeps.summary import Effect
+def _announce_duration(seconds: float) -> None:
+    aside("This will take about {}, judging by a few training steps.", format_duration(seconds))
 
-    headings = ("initial", "f", "kept", "pruned by", "error", "random", "difference", "z")
-    shown = Grid(
-        compose("test error in % against random subsets of the same size"),
-        {heading: "left" if heading == "pruned by" else "right" for heading in headings},
-    )
-    for row in compared[:_SHOWN]:
-        floor = f", floor {row.balance:g}" if row.balance else ""
-        duration = f", m = {row.matched_iterations:g}" if row.matched_iterations < 1 else ""
+
+def _show_way(way: str, rows: list[ComparisonWithRandom]) -> None:
+    """A table of at most 80 characters; standard errors of the single columns are in --json."""
+    from paredown.sweeps.pruning_verdicts import Effect
+
+    headings = ("initial", "keep", "pruned", "random", "unpruned", "pruned - random", "z")
+    shown = Grid(compose("{}: test error in %", way), dict.fromkeys(headings, "right"))
+    for row in rows:
         color = "" if row.effect is Effect.UNDECIDED else "green" if row.effect is Effect.HELPS else "red"
         shown.add(
             f"{row.initial_size:,}",
             f"{row.keep_fraction:g}",
-            f"{row.kept:,}",
-            f"{row.metric}, {row.strategy}{floor}{duration}",
-            f"{100 * row.test_error:.2f} ± {100 * row.stderr:.2f}",
-            f"{100 * row.random_error:.2f} ± {100 * row.random_stderr:.2f}",
-            f"{100 * row.difference:+.2f}",
-            f"{row.z:+.1f}",
+            f"{100 * row.test_error:.2f}",
+            f"{100 * row.random_error:.2f}",
+            "" if math.isnan(row.unpruned_error) else f"{100 * row.unpruned_error:.2f}",
+            f"{100 * row.difference:+.2f}"
+            + ("" if math.isnan(row.difference_stderr) else f" ± {100 * row.difference_stderr:.2f}"),
+            "" if math.isnan(row.z) else f"{row.z:+.1f}",
             style=color,
         )
-    if compared:
-        shown.show()
-    else:
-        say("Nothing to compare: no pruned student ended well beside a random one.")
+    shown.show()
+
+
+def _show(swept: SweepResult, compared: list[ComparisonWithRandom], advice: list[str], picture: Path | None) -> None:
+    from paredown.sweeps.pruning_verdicts import name_way
+
+    by_way: dict[str, list[ComparisonWithRandom]] = {}
+    for row in compared[:_SHOWN]:
+        by_way.setdefault(name_way(vars(row)), []).append(row)
+    for way, rows in by_way.items():
+        _show_way(way, rows)
+    if not compared:
+        say("Nothing to compare: no pruned student and its random counterpart both succeeded.")
     if len(compared) > _SHOWN:
         say("... and {} more in results.parquet", len(compared) - _SHOWN)
     for sentence in advice:
@@ -128,13 +139,13 @@ def _show(swept: Swept, compared: list[Comparison], advice: list[str], picture: 
         failed, all_ = len(swept.failed), swept.table.num_rows
         say("{} of {} students failed; --retry-failed trains them again.", failed, all_)
     if swept.unfinished:
-        say("{} students did not end; the same command tries them again.", len(swept.unfinished))
+        say("{} students did not finish; run the same command again to retry them.", len(swept.unfinished))
     if missing := _missing_classes(swept):
         worst = max(missing, key=lambda student: len(student["classes"]))
         some = ", ".join(worst["classes"][:5]) + (", ..." if len(worst["classes"]) > 5 else "")
         say(
-            "[yellow]note:[/] {} of {} students saw no example of some class and cannot know it, e.g. none of {} in {}"
-            "; see missing_classes in the results, and keep classes with balance in \\[grid].",
+            "[yellow]note:[/] {} of {} students saw no example of some class, so they cannot recognise it; for "
+            "example, {} in {}. See missing_classes in the results, and set balance in \\[grid] to keep every class.",
             len(missing),
             swept.table.num_rows,
             some,

@@ -5,10 +5,10 @@ Everything takes arrays (predictions, labels, images, features), so that any tra
 
 from __future__ import annotations
 
-from paredown.evaluate.classes import ClassChange, ClassComparison, compare_classes, draw_classes
+from paredown.evaluate.classes import ClassChange, ClassComparison, compare_classes
 from paredown.evaluate.compute import Timing, count_flops, count_training_flops, measure_saving, time_call
 from paredown.evaluate.corruptions import CORRUPTIONS, CorruptionAccuracy, corrupt, measure_corruptions
-from paredown.evaluate.linear_probes import Probe, linear_probe
+from paredown.evaluate.linear_probes import LinearProbe, linear_probe
 from paredown.evaluate.observers import (
     CONTROLS,
     Agreement,
@@ -28,8 +28,8 @@ __all__ = [
     "ClassChange",
     "ClassComparison",
     "CorruptionAccuracy",
+    "LinearProbe",
     "ObserverComparison",
-    "Probe",
     "ShapeBias",
     "Timing",
     "Trials",
@@ -38,7 +38,6 @@ __all__ = [
     "corrupt",
     "count_flops",
     "count_training_flops",
-    "draw_classes",
     "join_trials",
     "leave_out_conditions",
     "linear_probe",

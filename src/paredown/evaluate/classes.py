@@ -1,7 +1,7 @@
 """Accuracy class by class of a model trained on a pruned set against one trained on the full set.
 
 The appendix on class-conditional accuracy and fairness plots one point per class and asks whether some classes pay for
-the pruning. Here every class also has a standard error and a test, so that a change can be told from chance.
+the pruning. Here every class also has a standard error and a test, so that real changes can be separated from chance.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.correlations import correlation, rank_correlation
 from paredown.errors import PareError, unknown_name
 from paredown.ids import name_rows
-from paredown.plots import COLORS, RANDOM_COLOR
 from paredown.standard_errors import standard_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ClassChange", "ClassComparison", "compare_classes", "draw_classes"]
+__all__ = ["ClassChange", "ClassComparison", "compare_classes"]
 
 Floats = NDArray[np.float64]
 Correction = Literal["fdr", "holm"]
@@ -185,25 +184,6 @@ def compare_classes(
         seeds=(len(right["full"]), len(right["pruned"])),
         level=level,
     )
-
-
-def draw_classes(axes: Any, comparison: ClassComparison) -> None:
-    """One point per class as in the paper's figure: pruned across, full up, the line of no change between.
-
-    Classes that gained or lost by more than chance are coloured and named. `axes` is matplotlib's (`plots.figure`).
-    """
-    axes.plot([0, 1], [0, 1], color=RANDOM_COLOR, linewidth=1, zorder=0)
-    changed = {"gained": comparison.gained, "lost": comparison.lost}
-    rows = {name: row for row, name in enumerate(comparison.classes)}
-    plain = [row for name, row in rows.items() if not any(name in group for group in changed.values())]
-    axes.scatter(comparison.pruned[plain], comparison.full[plain], s=12, color=COLORS[0], label="no clear change")
-    for (what, group), color in zip(changed.items(), (COLORS[4], COLORS[2]), strict=True):
-        points = [rows[name] for name in group]
-        axes.scatter(comparison.pruned[points], comparison.full[points], s=18, color=color, label=what)
-        for row in points:
-            axes.annotate(comparison.classes[row], (comparison.pruned[row], comparison.full[row]), fontsize=7)
-    axes.set(xlabel="accuracy of the class, pruned", ylabel="accuracy of the class, full", xlim=(0, 1), ylim=(0, 1))
-    axes.legend()
 
 
 def _encode(truth: NDArray[Any], classes: Sequence[str] | None) -> tuple[tuple[str, ...], NDArray[np.int64]]:

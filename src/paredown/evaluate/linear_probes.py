@@ -21,7 +21,7 @@ from paredown.ids import name_rows
 from paredown.scores import Labels
 from paredown.standard_errors import share_error
 
-__all__ = ["Probe", "linear_probe"]
+__all__ = ["LinearProbe", "linear_probe"]
 
 PENALTIES = tuple(10.0**power for power in range(-6, 2))
 ITERATIONS = 500
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Probe:
+class LinearProbe:
     """A fitted linear probe and its accuracy on the test set."""
 
     accuracy: float
@@ -49,7 +49,7 @@ def linear_probe(
     penalties: Sequence[float] = PENALTIES,
     held_out: float = 0.2,
     seed: int = 0,
-) -> Probe:
+) -> LinearProbe:
     """Fit multinomial logistic regression on frozen features and measure it on test features.
 
     Minimises the mean cross-entropy + penalty / 2 * |weights|^2 over standardised features by L-BFGS. The penalty is
@@ -90,7 +90,7 @@ def linear_probe(
     weights = _fit(x, codes, penalty, np.zeros((x.shape[1] + 1, len(truth))))
     predictions = truth[_scores(x_test, weights).argmax(axis=1)]
     accuracy = float((predictions == y_test).mean())
-    return Probe(accuracy, share_error(accuracy, len(y_test)), predictions, penalty, tried)
+    return LinearProbe(accuracy, share_error(accuracy, len(y_test)), predictions, penalty, tried)
 
 
 def _matrix(what: str, values: ArrayLike) -> Floats:

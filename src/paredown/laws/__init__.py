@@ -23,6 +23,6 @@ from paredown.laws.forms import Law as Law
 from paredown.laws.frontier import MeasuredFrontier as MeasuredFrontier
 from paredown.laws.frontier import MeasuredRow as MeasuredRow
 from paredown.laws.frontier import pareto_frontier as pareto_frontier
-from paredown.laws.verdicts import Doubt as Doubt
-from paredown.laws.verdicts import LawVerdict as LawVerdict
-from paredown.laws.verdicts import PowerLawVerdict as PowerLawVerdict
+from paredown.laws.law_verdicts import Doubt as Doubt
+from paredown.laws.law_verdicts import LawVerdict as LawVerdict
+from paredown.laws.law_verdicts import PowerLawVerdict as PowerLawVerdict

@@ -11,8 +11,8 @@ from paredown.errors import PareError
 from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, interval
 from paredown.laws.fitting import LawFit, check_points, fit, information_criterion, weights
 from paredown.laws.forms import LAWS, Array, find_law
+from paredown.laws.law_verdicts import Doubt, LawVerdict, describe_comparison
 from paredown.laws.least_squares import solve
-from paredown.laws.verdicts import Doubt, LawVerdict, describe_comparison
 
 __all__ = ["PAPER_LAWS", "Contender", "LawComparison", "compare"]
 

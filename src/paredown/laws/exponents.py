@@ -11,8 +11,8 @@ from paredown.laws.comparing import LawComparison, compare
 from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, interval
 from paredown.laws.fitting import LawFit, check_points, fit, weights
 from paredown.laws.forms import LAWS, Array
+from paredown.laws.law_verdicts import Doubt, PowerLawVerdict, describe_power_law_test
 from paredown.laws.least_squares import solve
-from paredown.laws.verdicts import Doubt, PowerLawVerdict, describe_power_law_test
 
 __all__ = ["LocalExponents", "PowerLawTest", "beats_power_law", "local_exponents"]
 

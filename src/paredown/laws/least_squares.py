@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from paredown.laws.forms import Array, Law
 
-__all__ = ["Solved", "solve"]
+__all__ = ["LeastSquaresFit", "solve"]
 
 # Ranges of the searches. The decay of an error over all sizes, in e-folds; and b n of a factorial at the largest n.
 _DECAYS = np.geomspace(1e-2, 60.0, 48)
@@ -25,7 +25,7 @@ _STEPS = 60
 _GOLDEN = (np.sqrt(5) - 1) / 2
 
 
-class Solved(NamedTuple):
+class LeastSquaresFit(NamedTuple):
     """Parameters of each curve and the weighted sum of squared residuals in log error; arrays of shape (curves,)."""
 
     amplitude: Array
@@ -34,7 +34,7 @@ class Solved(NamedTuple):
     loss: Array
 
 
-def solve(law: Law, size: Array, target: Array, weight: Array) -> Solved:
+def solve(law: Law, size: Array, target: Array, weight: Array) -> LeastSquaresFit:
     """Fit one law to curves of log error, shape (curves, n); weights have that shape or (n,)."""
     if law.drop is not None:
         return _factorial(law, size, target, weight)
@@ -43,7 +43,7 @@ def solve(law: Law, size: Array, target: Array, weight: Array) -> Solved:
         return line
     bent = _with_asymptote(law, size, target, weight)
     better = bent.loss < line.loss * (1 - 1e-9)  # equal where the best asymptote is none
-    return Solved(*(np.where(better, new, old) for new, old in zip(bent, line, strict=True)))
+    return LeastSquaresFit(*(np.where(better, new, old) for new, old in zip(bent, line, strict=True)))
 
 
 def _centre(values: Array, weight: Array) -> tuple[Array, Array]:
@@ -52,16 +52,16 @@ def _centre(values: Array, weight: Array) -> tuple[Array, Array]:
     return values - mean, mean[..., 0]
 
 
-def _straight_line(law: Law, size: Array, target: Array, weight: Array) -> Solved:
+def _straight_line(law: Law, size: Array, target: Array, weight: Array) -> LeastSquaresFit:
     assert law.coordinate is not None
     x, x_mean = _centre(law.coordinate(size), weight)
     y, y_mean = _centre(target, weight)
     rate = -(y * x * weight).sum(axis=-1) / (x * x * weight).sum(axis=-1)
     loss = ((y + rate[:, None] * x) ** 2 * weight).sum(axis=-1)
-    return Solved(np.exp(y_mean + rate * x_mean), rate, np.zeros_like(rate), loss)
+    return LeastSquaresFit(np.exp(y_mean + rate * x_mean), rate, np.zeros_like(rate), loss)
 
 
-def _with_asymptote(law: Law, size: Array, target: Array, weight: Array) -> Solved:
+def _with_asymptote(law: Law, size: Array, target: Array, weight: Array) -> LeastSquaresFit:
     """Levenberg-Marquardt on the logs of decay and k, from the best point of a grid."""
     assert law.coordinate is not None
     x = law.coordinate(size)
@@ -108,10 +108,10 @@ def _with_asymptote(law: Law, size: Array, target: Array, weight: Array) -> Solv
         if settled.all():
             break
     rate = np.exp(parameters[:, 0]) / span
-    return Solved(np.exp(offset + rate * low), rate, np.exp(offset + parameters[:, 1]), loss)
+    return LeastSquaresFit(np.exp(offset + rate * low), rate, np.exp(offset + parameters[:, 1]), loss)
 
 
-def _factorial(law: Law, size: Array, target: Array, weight: Array) -> Solved:
+def _factorial(law: Law, size: Array, target: Array, weight: Array) -> LeastSquaresFit:
     """Golden-section search of the rate about the best of a grid; the iterated factorial has kinks."""
     drop = law.drop
     assert drop is not None
@@ -131,7 +131,7 @@ def _factorial(law: Law, size: Array, target: Array, weight: Array) -> Solved:
     log_rate = (low + high) / 2
     rate = np.exp(log_rate)
     _, offset = _centre(target + drop(rate[:, None] * size), weight)
-    return Solved(np.exp(offset), rate, np.zeros_like(rate), loss(log_rate))
+    return LeastSquaresFit(np.exp(offset), rate, np.zeros_like(rate), loss(log_rate))
 
 
 def _best_of_grid(shapes: Array, y: Array, weight: Array) -> NDArray[np.intp]:

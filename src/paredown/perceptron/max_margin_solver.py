@@ -17,7 +17,7 @@ __all__ = ["MaxMargin", "max_margin", "max_margin_signed"]
 
 Array = NDArray[np.float64]
 
-TOLERANCE = 1e-10  # relative primal-dual gap at which the search stops
+GAP_TOLERANCE = 1e-10  # relative primal-dual gap at which the search stops
 ACCEPTED_GAP = 1e-9  # a larger gap is an error, never a result
 ZERO = 1e-10  # a convex combination this short, relative to the examples' lengths, is the origin
 
@@ -143,7 +143,7 @@ class _Bracket:
     @property
     def settled(self) -> bool:
         """Solved, or proven to have no solution: the origin is a convex combination of the signed examples."""
-        return self.gap <= TOLERANCE or (self.margin <= 0 and self.bound <= ZERO)
+        return self.gap <= GAP_TOLERANCE or (self.margin <= 0 and self.bound <= ZERO)
 
 
 def _search(signed: Array) -> tuple[_Bracket, int]:

@@ -18,7 +18,7 @@ __all__ = ["Draw", "Setting", "run_draw"]
 
 Array = NDArray[np.float64]
 
-STRATEGIES = ("hard", "easy", "window", "random")
+SIMULATED_STRATEGIES = ("hard", "easy", "window", "random")
 PROBES = ("angle", "trained")
 HARDNESSES = ("field", "margin")
 
@@ -55,7 +55,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         for kind, given, known in (
-            ("strategy", self.strategy, STRATEGIES),
+            ("strategy", self.strategy, SIMULATED_STRATEGIES),
             ("probe", self.probe, PROBES),
             ("hardness", self.hardness, HARDNESSES),
         ):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from paredown.reproduce.base import SIZES as SIZES
 from paredown.reproduce.base import Claim as Claim
+from paredown.reproduce.base import ClaimVerdict as ClaimVerdict
 from paredown.reproduce.base import Figure as Figure
+from paredown.reproduce.base import FigureTable as FigureTable
 from paredown.reproduce.base import Size as Size
-from paredown.reproduce.base import Table as Table
-from paredown.reproduce.rehearsal import Rehearsed as Rehearsed
+from paredown.reproduce.rehearsal import PlannedTraining as PlannedTraining
 from paredown.reproduce.runner import FIGURES as FIGURES
-from paredown.reproduce.runner import Reproduced as Reproduced
+from paredown.reproduce.runner import FigureResult as FigureResult
 from paredown.reproduce.runner import rehearse_figures as rehearse_figures
 from paredown.reproduce.runner import reproduce_figures as reproduce_figures
 from paredown.reproduce.setup import Setup as Setup

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SIZES", "Claim", "Figure", "Size", "Table"]
+__all__ = ["SIZES", "Claim", "ClaimVerdict", "Figure", "FigureTable", "Size"]
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,48 @@ class Figure(NamedTuple):
     shows: str
 
 
-class Claim(NamedTuple):
-    """A claim of the paper and what the figure's own data say about it."""
+class ClaimVerdict(Enum):
+    """What a figure's own data say about a claim of the paper."""
+
+    HELD = "held"
+    CONTRADICTED = "contradicted"
+    CANNOT_TELL = "cannot tell"  # the data are too few or too noisy
+    NOT_TESTABLE = "not testable here"  # needs data or hardware that this size does not use
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper, the verdict, and one sentence with the numbers that decided it."""
 
     claim: str
-    held: bool
-    evidence: str  # one sentence with the numbers that decided
+    verdict: ClaimVerdict
+    evidence: str
+
+    @classmethod
+    def judged(cls, claim: str, held: Any, evidence: str) -> Claim:
+        """A claim whose verdict is a truth value; None says that the data cannot tell."""
+        if held is None:
+            return cls(claim, ClaimVerdict.CANNOT_TELL, evidence)
+        return cls(claim, ClaimVerdict.HELD if held else ClaimVerdict.CONTRADICTED, evidence)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Claim:
+        """A claim as `record` wrote it; records of earlier versions only say whether it held."""
+        if "verdict" not in record:
+            return cls.judged(record["claim"], record["held"], record["evidence"])
+        return cls(record["claim"], ClaimVerdict(record["verdict"]), record["evidence"])
+
+    @property
+    def held(self) -> bool:
+        """Whether the claim held."""
+        return self.verdict is ClaimVerdict.HELD
+
+    def record(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"claim": self.claim, "held": self.held, "verdict": self.verdict.value, "evidence": self.evidence}
 
 
-class Table:
+class FigureTable:
     """A figure's data in tidy columns: one row per point, `kind` says what it is a point of.
 
     Cells that a kind does not use are empty in the file and NaN (or "") in memory.
@@ -68,9 +102,9 @@ class Table:
         for values in zip(*(array.ravel().tolist() for array in arrays), strict=True):
             self.rows.append({"kind": kind, **dict(zip(names, values, strict=True))})
 
-    def where(self, **wanted: Any) -> Table:
+    def where(self, **wanted: Any) -> FigureTable:
         """The rows whose cells equal the wanted values."""
-        return Table(row for row in self.rows if all(row.get(name) == value for name, value in wanted.items()))
+        return FigureTable(row for row in self.rows if all(row.get(name) == value for name, value in wanted.items()))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         text = any(isinstance(row.get(name), str) for row in self.rows)

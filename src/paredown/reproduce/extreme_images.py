@@ -18,9 +18,9 @@ from PIL import Image
 from paredown.embeddings.encoders import encode
 from paredown.ids import hash_ids
 from paredown.reproduce import metric_comparison as benchmark
-from paredown.reproduce.base import Table
+from paredown.reproduce.base import FigureTable
 from paredown.reproduce.data_folders import Dataset
-from paredown.reproduce.setup import Plan, Scoring, Setup
+from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
 from paredown.scores import Labels, Scores
 from paredown.sources import ArrayImages, ImageSource, open_source
 from paredown.sources.image_decoding import Skipped, decode_image
@@ -28,7 +28,7 @@ from paredown.sources.image_decoding import Skipped, decode_image
 __all__ = [
     "NEEDS",
     "TITLES",
-    "Found",
+    "ImagesToShow",
     "add_extremes",
     "class_name",
     "find_images",
@@ -57,7 +57,7 @@ _GAP = 2  # white pixels between pictures
 _TIES = 0x71E5
 
 
-class Found(NamedTuple):
+class ImagesToShow(NamedTuple):
     """Scores of one training set, and its images."""
 
     scores: Mapping[str, Scores]
@@ -76,13 +76,13 @@ def _training_data(setup: Setup) -> tuple[Dataset, Dataset]:
     return benchmark.training_set(setup, main), images
 
 
-def plan_scores(setup: Setup, metrics: Sequence[str]) -> Plan:
+def plan_scores(setup: Setup, metrics: Sequence[str]) -> FigurePlan:
     """The scorings of the benchmark of metrics that some metrics are found in."""
     main, images = _training_data(setup)
-    return Plan(scorings=_scorings(setup, main, metrics), datasets=(main, images))
+    return FigurePlan(scorings=_scorings(setup, main, metrics), datasets=(main, images))
 
 
-def _scorings(setup: Setup, main: Dataset, metrics: Sequence[str]) -> dict[str, Scoring]:
+def _scorings(setup: Setup, main: Dataset, metrics: Sequence[str]) -> dict[str, SharedScoring]:
     """EL2N is that of several models."""
     found = benchmark.scorings(setup, main)
     return {
@@ -90,7 +90,7 @@ def _scorings(setup: Setup, main: Dataset, metrics: Sequence[str]) -> dict[str, 
     }
 
 
-def find_images(setup: Setup, metrics: Sequence[str]) -> Found:
+def find_images(setup: Setup, metrics: Sequence[str]) -> ImagesToShow:
     """Score the training set and open its images."""
     main, data = _training_data(setup)
     scored = {}
@@ -108,10 +108,10 @@ def find_images(setup: Setup, metrics: Sequence[str]) -> Found:
     else:
         rows = main.rows()[ids.astype(np.int64)]
         vectors = np.load(main.features()["source"], mmap_mode="r")[ids.astype(np.int64)]
-    return Found(scored, rows, images.labels.codes[rows], tuple(images.labels.classes), images, vectors, data)
+    return ImagesToShow(scored, rows, images.labels.codes[rows], tuple(images.labels.classes), images, vectors, data)
 
 
-def add_extremes(table: Table, found: Found, classes: Sequence[int], *, shown: int) -> None:
+def add_extremes(table: FigureTable, found: ImagesToShow, classes: Sequence[int], *, shown: int) -> None:
     """Add the extreme images of some classes (kind `image`), and for each how alike they are (kind `alike`)."""
     common = {"data": found.data.title}
     for metric, scores in found.scores.items():
@@ -175,7 +175,7 @@ def _as_text(image: Image.Image) -> str:
     return base64.b64encode(file.getvalue()).decode("ascii")
 
 
-def picture(rows: Table) -> NDArray[np.uint8]:
+def picture(rows: FigureTable) -> NDArray[np.uint8]:
     """Images of a table side by side: the easiest above, the hardest below, the most extreme first."""
     lines = []
     for end in ("easy", "hard"):

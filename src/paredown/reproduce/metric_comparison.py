@@ -16,9 +16,9 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.plots import COLORS, RANDOM_COLOR
-from paredown.reproduce.base import Table
+from paredown.reproduce.base import FigureTable
 from paredown.reproduce.data_folders import Dataset
-from paredown.reproduce.setup import Scoring, Setup
+from paredown.reproduce.setup import Setup, SharedScoring
 from paredown.scores import Scores
 from paredown.standard_errors import standard_error
 
@@ -83,7 +83,7 @@ def _data(setup: Setup, dataset: Dataset) -> dict[str, str]:
     return dataset.images("swav") if setup.scale == "paper" else dataset.features()
 
 
-def scorings(setup: Setup, whole: Dataset | None = None) -> dict[str, Scoring]:
+def scorings(setup: Setup, whole: Dataset | None = None) -> dict[str, SharedScoring]:
     """How the set is scored. Metrics that train stand together where they share their networks.
 
     The paper takes published scores for some metrics. Memorization and influence are from 2,000 networks on 70 % of
@@ -105,12 +105,12 @@ def scorings(setup: Setup, whole: Dataset | None = None) -> dict[str, Scoring]:
         "diverse ensemble": (("ddd",), kinds),
         "subsets": (("memorization", "influence_max", "influence_sum_abs"), models),
     }
-    plain = Scoring(data, ("random", "prototypes", "supervised_prototypes"), {"k": dataset.classes})
-    trained = {name: Scoring(data, metrics, {**probes, "members": n}) for name, (metrics, n) in members.items()}
+    plain = SharedScoring(data, ("random", "prototypes", "supervised_prototypes"), {"k": dataset.classes})
+    trained = {name: SharedScoring(data, metrics, {**probes, "members": n}) for name, (metrics, n) in members.items()}
     return {"prototypes": plain, **trained}
 
 
-def _places(setup: Setup) -> dict[str, tuple[Scoring, str]]:
+def _places(setup: Setup) -> dict[str, tuple[SharedScoring, str]]:
     """For every name of `TITLES`, the scoring it is in and its column there."""
     found = {}
     for name, scoring in scorings(setup).items():
@@ -185,7 +185,7 @@ def class_accuracies(table: pa.Table, metric: str, keep_fraction: float, balance
     return np.array([row["class_accuracy"] for row in sorted(rows, key=lambda row: row["seed"])])
 
 
-def add_accuracies(table: Table, swept: pa.Table, *, top: int, balance: float) -> None:
+def add_accuracies(table: FigureTable, swept: pa.Table, *, top: int, balance: float) -> None:
     """Rows of Table 1: `full`, `random` and `metric` by fraction, and `mean` over the paper's fractions.
 
     `difference` is to random and `full_difference` to the whole set, both taken seed by seed.

@@ -17,20 +17,20 @@ from paredown.errors import PareError, unknown_name
 from paredown.evaluate import count_flops, count_training_flops
 from paredown.metrics import METRICS
 from paredown.reproduce.data_folders import DATA, Dataset
-from paredown.reproduce.setup import Plan
+from paredown.reproduce.setup import FigurePlan
 from paredown.reproduce.trained_networks import as_recipe
 from paredown.sweeps import expand, read_settings
 from paredown.sweeps.grid import scorings
 from paredown.sweeps.settings import Settings
 from paredown.training import Examples, Recipe, find_recipe, planned_steps, train
 
-__all__ = ["NetworkCost", "Rehearsed", "network_cost", "rehearse"]
+__all__ = ["NetworkCost", "PlannedTraining", "network_cost", "rehearse"]
 
 _BATCH = 4  # images that are passed through a network to see that it learns from them
 
 
 @dataclass(frozen=True)
-class Rehearsed:
+class PlannedTraining:
     """One kind of training that a figure asks for.
 
     Attributes:
@@ -52,9 +52,9 @@ class Rehearsed:
     flops: float | None
 
 
-def rehearse(plan: Plan) -> list[Rehearsed]:
+def rehearse(plan: FigurePlan) -> list[PlannedTraining]:
     """Check a plan: its settings, that its sizes fit its data, and that every network takes a step on a batch."""
-    rehearsed: list[Rehearsed] = []
+    rehearsed: list[PlannedTraining] = []
     for name, config in plan.sweeps.items():
         rehearsed += _sweep(name, read_settings(config), plan.dataset(config["data"]))
     for name, scoring in plan.scorings.items():
@@ -68,11 +68,11 @@ def rehearse(plan: Plan) -> list[Rehearsed]:
             rehearsed.append(_probes(name, ", ".join(metrics), scoring.options, plan.dataset(scoring.data), 1))
     for recipe, dataset in plan.networks:
         weights, _ = network_cost(recipe, dataset)
-        rehearsed.append(Rehearsed(recipe.name, "network", dataset.name, recipe.name, weights, 1, None))
+        rehearsed.append(PlannedTraining(recipe.name, "network", dataset.name, recipe.name, weights, 1, None))
     return rehearsed
 
 
-def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[Rehearsed]:
+def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[PlannedTraining]:
     largest = max(settings.grid.initial_size)
     if largest > dataset.examples:
         raise PareError(f"{name}: initial sets of {largest:,}, and {dataset.title} has {dataset.examples:,} examples.")
@@ -90,7 +90,7 @@ def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[Rehearsed]:
         for run in runs
     )
     total = count_training_flops(flops, recipe.batch_size, steps)
-    students = Rehearsed(name, "student", dataset.name, recipe.name, weights, len(runs), total)
+    students = PlannedTraining(name, "student", dataset.name, recipe.name, weights, len(runs), total)
     rehearsed = [students]
     for metric in settings.grid.metric:
         scorer = settings.probe.find(metric)
@@ -100,11 +100,11 @@ def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[Rehearsed]:
     return rehearsed
 
 
-def _probes(name: str, metric: str, options: Mapping[str, Any], dataset: Dataset, initial_sets: int) -> Rehearsed:
+def _probes(name: str, metric: str, options: Mapping[str, Any], dataset: Dataset, initial_sets: int) -> PlannedTraining:
     recipe = find_recipe(options.get("recipe", "mlp"))
     weights, _ = network_cost(recipe, dataset)
     members = int(options.get("members", recipe.probe_members))
-    return Rehearsed(name, f"probe ({metric})", dataset.name, recipe.name, weights, members * initial_sets, None)
+    return PlannedTraining(name, f"probe ({metric})", dataset.name, recipe.name, weights, members * initial_sets, None)
 
 
 class NetworkCost(NamedTuple):

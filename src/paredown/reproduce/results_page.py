@@ -8,6 +8,7 @@ from typing import Any
 
 from paredown.files import write_whole
 from paredown.records import read_record
+from paredown.reproduce.base import Claim
 
 __all__ = ["SUMMARY", "summary", "write_summary"]
 
@@ -25,29 +26,30 @@ def write_summary(out: Path, names: Sequence[str]) -> Path:
 def summary(out: Path, names: Sequence[str]) -> str:
     """What `results.md` says."""
     records = [record for name in names if (record := read_record(out / f"{name}.json")) is not None]
-    claims = [claim for record in records for claim in record["claims"]]
-    held = sum(claim["held"] for claim in claims)
+    judged = {record["figure"]: [Claim.from_record(claim) for claim in record["claims"]] for record in records}
+    claims = [claim for some in judged.values() for claim in some]
+    held = sum(claim.held for claim in claims)
     lines = [
         "# Results",
         "",
         f"{len(records)} figures and tables; {held} of {len(claims)} claims held.",
         "",
-        "| figure | data | claim | held? |",
+        "| figure | data | claim | verdict |",
         "|---|---|---|---|",
     ]
     for record in records:
-        for number, claim in enumerate(record["claims"]):
+        for number, claim in enumerate(judged[record["figure"]]):
             first = number == 0
             name = f"[{record['figure']}](#{record['figure']})" if first else ""
             lines.append(
-                f"| {name} | {_data(record) if first else ''} | {_cell(claim['claim'])} | "
-                f"{'yes' if claim['held'] else '**no**'} |"
+                f"| {name} | {_data(record) if first else ''} | {_cell(claim.claim)} | "
+                f"{claim.verdict.value if claim.held else f'**{claim.verdict.value}**'} |"
             )
     for record in records:
         lines += ["", f"## {record['figure']}", "", f"{record['shows'].capitalize()}.", ""]
         lines += [f"![{record['shows']}]({record['figure']}.png)", ""]
-        for claim in record["claims"]:
-            lines.append(f"- **{'Held' if claim['held'] else 'Did not hold'}**: {claim['claim']} {claim['evidence']}")
+        for claim in judged[record["figure"]]:
+            lines.append(f"- **{claim.verdict.value.capitalize()}**: {claim.claim} {claim.evidence}")
         lines += ["", f"Size `{record['settings']['size']}`, {_data(record)}; {record['cpu_seconds']:.0f} CPU seconds."]
     return "\n".join(lines) + "\n"
 

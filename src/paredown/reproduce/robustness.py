@@ -18,14 +18,14 @@ from scipy.special import softmax
 from paredown.evaluate import CORRUPTIONS, corrupt, map_decisions
 from paredown.plots import COLORS, RANDOM_COLOR
 from paredown.reproduce.data_folders import Dataset
-from paredown.reproduce.setup import Plan, Scoring, Setup
+from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
 from paredown.reproduce.stimuli import Stimuli, coarse_classes, hybrids, read_stimuli
-from paredown.reproduce.trained_networks import Student, as_recipe, open_network, trained_students
+from paredown.reproduce.trained_networks import TrainedStudent, as_recipe, open_network, trained_students
 from paredown.sources import open_source
 from paredown.sweeps import read_settings
 from paredown.training import Examples, Recipe, load_examples
 
-__all__ = ["NAMES", "NEEDS", "STYLE", "Answered", "plan", "shown_stimuli", "students_answers"]
+__all__ = ["NAMES", "NEEDS", "STYLE", "StudentAnswers", "plan", "shown_stimuli", "students_answers"]
 
 NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("cifar10", "digits"), "paper": ("imagenet",)},
@@ -37,24 +37,24 @@ NAMES = {"full": "all examples", "hard": "easy discarded", "easy": "hard discard
 STYLE = {"full": COLORS[0], "hard": COLORS[4], "easy": COLORS[3], "random": RANDOM_COLOR, "humans": "#B2182B"}
 
 
-class Answered(NamedTuple):
+class StudentAnswers(NamedTuple):
     """A student, and what it said."""
 
-    student: Student
+    student: TrainedStudent
     clean: float  # accuracy
     corrupted: dict[str, list[float]]  # accuracy by corruption and severity
     decisions: dict[str, list[str]]  # for each set of stimuli, in their order
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Students on everything, on the hard and on the easy part by prototypes, and on random subsets."""
     data, embeddings = setup.dataset(), _embeddings(setup)
     fractions = setup.choose(tiny=[0.5, 1.0], cpu=[0.5, 1.0], paper=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
     if setup.scale == "paper":  # together with the others of the benchmark of metrics
         made = ("random", "prototypes", "supervised_prototypes")
-        scoring = Scoring(data.images("swav"), made, {"k": data.classes})
+        scoring = SharedScoring(data.images("swav"), made, {"k": data.classes})
     else:
-        scoring = Scoring(embeddings.features_of_images(), ("prototypes",), {"k": data.classes})
+        scoring = SharedScoring(embeddings.features_of_images(), ("prototypes",), {"k": data.classes})
     config: dict[str, Any] = {
         "data": data.images("swav") if setup.scale == "paper" else data.images(),
         "grid": {
@@ -71,7 +71,7 @@ def plan(setup: Setup) -> Plan:
     if setup.scale != "paper":
         small = {"image_size": data.shape[0], "network_options": {"width": 8}, "learning_rate": 4e-3}
         config["student"] |= {"recipe": "tiny_cnn", "steps": setup.choose(tiny=60, cpu=600, paper=0), **small}
-    return Plan(sweeps={"students": config}, scorings={"prototypes": scoring}, datasets=(data, embeddings))
+    return FigurePlan(sweeps={"students": config}, scorings={"prototypes": scoring}, datasets=(data, embeddings))
 
 
 def _embeddings(setup: Setup) -> Dataset:
@@ -80,7 +80,7 @@ def _embeddings(setup: Setup) -> Dataset:
     return embeddings if embeddings.name == f"{data.name}_features" else data
 
 
-def students_answers(setup: Setup) -> list[Answered]:
+def students_answers(setup: Setup) -> list[StudentAnswers]:
     """Train the students and ask them."""
     planned = plan(setup)
     setup.score(planned.scorings["prototypes"])
@@ -93,7 +93,7 @@ def students_answers(setup: Setup) -> list[Answered]:
     }
     jobs = [student.weights for student in students]
     found = setup.run("paredown.reproduce.robustness:answer", jobs, common=common, label="asking the students")
-    return [Answered(student, **said) for student, said in zip(students, found, strict=True)]
+    return [StudentAnswers(student, **said) for student, said in zip(students, found, strict=True)]
 
 
 def shown_stimuli(setup: Setup) -> list[Stimuli]:

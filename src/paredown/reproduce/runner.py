@@ -16,12 +16,12 @@ from paredown.plots import check_available
 from paredown.progress import Track, silent
 from paredown.records import check_same, read_record, sealed_bytes
 from paredown.reproduce.base import SIZES, Claim, Figure
-from paredown.reproduce.rehearsal import Rehearsed, rehearse
+from paredown.reproduce.rehearsal import PlannedTraining, rehearse
 from paredown.reproduce.results_page import write_summary
 from paredown.reproduce.setup import Setup
 from paredown.version import __version__
 
-__all__ = ["FIGURES", "Reproduced", "rehearse_figures", "reproduce_figures"]
+__all__ = ["FIGURES", "FigureResult", "rehearse_figures", "reproduce_figures"]
 
 # In the order of the paper. Each is a module of `figures/` with `measure`, `judge` and `draw`,
 # imported when it is made. Those with real data also have `NEEDS`, the data sets they take at each size, and `plan`,
@@ -65,7 +65,7 @@ FIGURES: dict[str, Figure] = {
 
 
 @dataclass(frozen=True)
-class Reproduced:
+class FigureResult:
     """One figure on disk.
 
     Attributes:
@@ -101,7 +101,7 @@ def reproduce_figures(
     workers: int | None = None,
     overwrite: bool = False,
     track: Track = silent,
-) -> list[Reproduced]:
+) -> list[FigureResult]:
     """Make figures of the paper: NAME.png, NAME.csv and NAME.json in the folder `out`, and one page, `results.md`.
 
     A figure that is there already with the same settings is left alone, so that a stopped run goes on where it was.
@@ -143,7 +143,7 @@ def _reproduce(
     workers: int | None,
     overwrite: bool,
     track: Track,
-) -> list[Reproduced]:
+) -> list[FigureResult]:
     setups = {
         name: Setup(size, seed, out / "parts", _needs(name, size), None if data is None else Path(data), workers)
         for name in names
@@ -157,10 +157,12 @@ def _reproduce(
     return results
 
 
-def rehearse_figures(names: Iterable[str], *, size: str = "paper", track: Track = silent) -> dict[str, list[Rehearsed]]:
+def rehearse_figures(
+    names: Iterable[str], *, size: str = "paper", track: Track = silent
+) -> dict[str, list[PlannedTraining]]:
     """Check what figures would train, without their data: settings, and a step of every network on one batch."""
     names = _checked(names, size)
-    rehearsed: dict[str, list[Rehearsed]] = {}
+    rehearsed: dict[str, list[PlannedTraining]] = {}
     for name in track(names, "rehearsing", total=len(names)):
         setup = Setup(size, 0, Path("parts"), _needs(name, size), rehearsal=True)
         figure = import_module(f"paredown.reproduce.figures.{name}")
@@ -196,13 +198,14 @@ def _files(name: str, out: Path) -> tuple[Path, Path, Path]:
     return out / f"{name}.png", out / f"{name}.csv", out / f"{name}.json"
 
 
-def _read(name: str, out: Path, settings: dict[str, Any]) -> Reproduced | None:
+def _read(name: str, out: Path, settings: dict[str, Any]) -> FigureResult | None:
     """The figure if it is complete; None if it is missing or was left unfinished."""
     png, table, record = _files(name, out)
     saved = read_record(record)
     try:
         assert saved is not None
-        found, claims, digests = saved["settings"], [Claim(**claim) for claim in saved["claims"]], saved["files"]
+        found, digests = saved["settings"], saved["files"]
+        claims = [Claim.from_record(claim) for claim in saved["claims"]]
         seconds, cpu_seconds = float(saved["seconds"]), float(saved["cpu_seconds"])
     except (AssertionError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -210,10 +213,10 @@ def _read(name: str, out: Path, settings: dict[str, Any]) -> Reproduced | None:
     check_same(f"{record} was", found, settings, advice=advice)
     if any(not file.exists() or file_digest(file) != digests.get(file.name) for file in (png, table)):
         return None
-    return Reproduced(name, found, tuple(claims), seconds, cpu_seconds, png, table, record, made=False)
+    return FigureResult(name, found, tuple(claims), seconds, cpu_seconds, png, table, record, made=False)
 
 
-def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: Track) -> Reproduced:
+def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: Track) -> FigureResult:
     figure = import_module(f"paredown.reproduce.figures.{name}")
 
     def named(items: Any, label: str, total: int | None = None) -> Any:
@@ -242,7 +245,7 @@ def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: T
             "files": {files[0].name: file_digest(png), files[1].name: file_digest(csv)},
         }
         record.write_bytes(sealed_bytes(document))
-    return Reproduced(name, settings, claims, seconds, cpu_seconds, *files, made=True)
+    return FigureResult(name, settings, claims, seconds, cpu_seconds, *files, made=True)
 
 
 def _cpu_seconds() -> float:

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from paredown.laws import beats_power_law, curve, fit, pareto_frontier
+from paredown.laws import PowerLawVerdict, beats_power_law, curve, fit, pareto_frontier
 from paredown.laws.curves import Curve
 from paredown.plots import FRONTIER_COLOR, RANDOM_COLOR, fraction_color, plain_ticks
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.sweeps.summary import compare_with_random
 
 __all__ = [
     "DECIDED",
     "add_laws",
+    "beats_held",
     "draw_frontier",
     "draw_scaling",
     "judge_exponents",
@@ -65,7 +66,7 @@ def scaling_sweep(setup: Setup, role: str = "main", **grid: Any) -> dict[str, An
     }
 
 
-def add_laws(table: Table, results: pa.Table, data: str, *, metric: str = "el2n", balance: float = 0.0) -> None:
+def add_laws(table: FigureTable, results: pa.Table, data: str, *, metric: str = "el2n", balance: float = 0.0) -> None:
     """Add what a sweep says of one way of pruning: mean errors, exponents, the frontier and the laws on it."""
     rows = [row for row in results.to_pylist() if row["status"] == "done"]
     own = [row for row in rows if row["metric"] == metric and row["strategy"] == "hard" and row["balance"] == balance]
@@ -105,11 +106,11 @@ def add_laws(table: Table, results: pa.Table, data: str, *, metric: str = "el2n"
         random_error=np.exp(np.interp(np.log(frontier.kept_size), np.log(random.size), np.log(random.error))),
     )
     if len(frontier) < 4:
-        sentence = f"Cannot tell: the frontier has {len(frontier)} points, and laws need four"
-        table.add("verdict", **what, verdict="cannot tell", sentence=sentence)
+        sentence = f"Cannot tell: the frontier has {len(frontier)} points, and fitting laws takes four."
+        table.add("verdict", **what, verdict=PowerLawVerdict.CANNOT_TELL.value, sentence=sentence)
         return
     beats = beats_power_law(frontier.curve, random)
-    table.add("verdict", **what, verdict=beats.verdict, sentence=beats.sentence, weight=beats.weight)
+    table.add("verdict", **what, verdict=beats.verdict.value, sentence=beats.sentence, weight=beats.weight)
     for name, contender in beats.frontier.contenders.items():
         at = np.geomspace(frontier.kept_size[0], frontier.kept_size[-1], 30)
         weight, missed = contender.weight, contender.left_out_error
@@ -145,21 +146,21 @@ def _stderr(measured: Curve) -> Any:
 # --- verdicts ------------------------------------------------------------------------------------------------------
 
 
-def judge_exponents(part: Table) -> Claim:
+def judge_exponents(part: FigureTable) -> Claim:
     """Whether the exponent at every fixed fraction is that of random subsets, within both intervals."""
     exponents = part.where(kind="exponent")
     random = exponents.where(keep_fraction=1.0).rows[0]
     pruned = [row for row in exponents.rows if row["keep_fraction"] < 1]
     equal = [row for row in pruned if row["low"] <= random["high"] and random["low"] <= row["high"]]
     told = "; ".join(f"keep_fraction {row['keep_fraction']:g}: {_interval(row)}" for row in pruned)
-    return Claim(
+    return Claim.judged(
         f"{_about(part)}: at a fixed keep_fraction error falls as a power law, with the exponent of random subsets.",
         len(equal) == len(pruned),
         f"Exponents with 95 % intervals: {told}; random subsets: {_interval(random)}.",
     )
 
 
-def judge_level(part: Table) -> Claim:
+def judge_level(part: FigureTable) -> Claim:
     """Whether the frontier lies below the random curve where it keeps less than everything."""
     below = [row for row in part.where(kind="pruned").rows if row["z"] <= -DECIDED]
     frontier = [row for row in part.where(kind="frontier").rows if row["keep_fraction"] < 1]
@@ -170,7 +171,7 @@ def judge_level(part: Table) -> Claim:
         else f"at {best['kept']:,.0f} kept ({100 * best['keep_fraction']:g} % of the initial set) the frontier has "
         f"{100 * best['test_error']:.2f} % error and random subsets {100 * best['random_error']:.2f} %"
     )
-    return Claim(
+    return Claim.judged(
         f"{_about(part)}: the frontier over fractions lies below the curve of random subsets.",
         bool(below) and best is not None and best["test_error"] < best["random_error"],
         f"{told.capitalize()}; {len(below)} of {len(part.where(kind='pruned'))} pruned points are better than "
@@ -178,17 +179,22 @@ def judge_level(part: Table) -> Claim:
     )
 
 
-def judge_frontier(part: Table) -> Claim:
+def beats_held(verdict: PowerLawVerdict) -> bool | None:
+    """Whether the claim to beat the power law held; None if the data cannot tell."""
+    return None if verdict is PowerLawVerdict.CANNOT_TELL else verdict is PowerLawVerdict.BEATS
+
+
+def judge_frontier(part: FigureTable) -> Claim:
     """Whether the frontier beats the power law, by exponent and by law."""
     verdict = part.where(kind="verdict").rows[0]
-    return Claim(
+    return Claim.judged(
         f"{_about(part)}: the frontier falls faster than any power law.",
-        verdict["verdict"] == "beats",
-        f"{verdict['sentence'].rstrip('.')}.",
+        beats_held(PowerLawVerdict(verdict["verdict"])),
+        verdict["sentence"],
     )
 
 
-def _about(part: Table) -> str:
+def _about(part: FigureTable) -> str:
     row = part.rows[0]
     floor = f", floor {row['balance']:g}" if row["balance"] else ""
     return f"{row['data']}, {row['metric']}{floor}"
@@ -201,7 +207,7 @@ def _interval(row: dict[str, Any]) -> str:
 # --- the picture ---------------------------------------------------------------------------------------------------
 
 
-def draw_scaling(axes: Any, part: Table, title: str) -> None:
+def draw_scaling(axes: Any, part: FigureTable, title: str) -> None:
     """Test error against the number kept: a curve for every fraction, random subsets in grey, the frontier in red."""
     random = part.where(kind="random")
     nu = part.where(kind="exponent", keep_fraction=1.0).rows[0]["nu"]

@@ -22,18 +22,18 @@ from paredown.score_files import provenance_in, read_scores, write_scores, write
 from paredown.scores import Scores
 from paredown.scoring import score_all
 from paredown.sources import load_column, open_source
-from paredown.sweeps import Swept, plan_sweep, read_settings, sweep_plan
+from paredown.sweeps import SweepResult, plan_sweep, read_settings, sweep_plan
 from paredown.training import Recipe
 from paredown.version import __version__
 from paredown.workers import available_cores, run_jobs
 
-__all__ = ["Plan", "Scored", "Scoring", "Setup"]
+__all__ = ["FigurePlan", "Setup", "SharedScores", "SharedScoring"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Scoring:
+class SharedScoring:
     """Scores of a whole training set by several metrics, made once for all figures that look at them."""
 
     data: Mapping[str, str]  # as in `[data]` of a sweep; `ids` is a file of ids in place of the source's own
@@ -42,7 +42,7 @@ class Scoring:
 
 
 @dataclass(frozen=True)
-class Scored:
+class SharedScores:
     """Scores by metric, and the file that holds them, a column each."""
 
     file: Path
@@ -53,7 +53,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FigurePlan:
     """All that a figure trains, as values: `measure` does it, and a rehearsal checks it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Plan:
     """
 
     sweeps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    scorings: Mapping[str, Scoring] = field(default_factory=dict)
+    scorings: Mapping[str, SharedScoring] = field(default_factory=dict)
     networks: tuple[tuple[Recipe, Dataset], ...] = ()
     datasets: tuple[Dataset, ...] = ()
 
@@ -117,10 +117,10 @@ class Setup:
         found = find_dataset(self.needs[role], self.given, self.parts / "data", rehearsal=self.rehearsal)
         return found if limit is None or limit >= found.examples else replace(found, limit=limit)
 
-    def sweep(self, config: Mapping[str, Any]) -> Swept:
+    def sweep(self, config: Mapping[str, Any]) -> SweepResult:
         """Do a sweep, or what is left of it. Sweeps that differ in their grids or named probes share their runs."""
         settings = read_settings(config)
-        folder = self.parts / f"sweep-{digest(settings.meaning(), 20)}"
+        folder = self.parts / f"sweep-{digest(settings.identity(), 20)}"
         plan = plan_sweep(settings, out=folder, track=self.track)
         swept = sweep_plan(plan, workers=self.workers, track=self.track)
         if swept.unfinished or swept.failed:
@@ -128,13 +128,13 @@ class Setup:
             raise PareError(f"{len(reasons)} students of {folder} were not trained, the first of them {reasons[0]}")
         return swept
 
-    def scores_file(self, scoring: Scoring) -> Path:
+    def scores_file(self, scoring: SharedScoring) -> Path:
         """Where the scores are, or will be: `[probe.NAME] scores = FILE` of a sweep that prunes by them."""
         named = {"data": dict(scoring.data), "options": dict(scoring.options), "seed": self.seed}
         named["metrics"] = list(scoring.metrics)
         return self.parts / f"scores-{digest(named, 20)}" / "scores.parquet"
 
-    def score(self, scoring: Scoring) -> Scored:
+    def score(self, scoring: SharedScoring) -> SharedScores:
         """Score by all metrics, those that are read off one training together, unless it was done before."""
         file = self.scores_file(scoring)
         folder = file.parent
@@ -154,7 +154,7 @@ class Setup:
             file.unlink(missing_ok=True)  # damaged, if it is there
             write_scores(list(scores.values()), file)
         write_sidecar(file, provenance_in(file))  # which a kill may have left out
-        return Scored(file, {metric: read_scores(file, metric=metric) for metric in scoring.metrics})
+        return SharedScores(file, {metric: read_scores(file, metric=metric) for metric in scoring.metrics})
 
     def run(self, function: str, jobs: Sequence[Any], *, common: Any, label: str) -> list[Any]:
         """`function(common, job)` for every job, in processes; what each returns is kept as soon as it is there.
@@ -164,8 +164,8 @@ class Setup:
             jobs, common: plain values; together with the function they name what is kept.
             label: for the progress bar.
         """
-        meaning = {"function": function, "common": common, "paredown": __version__}
-        folder = self.parts / f"jobs-{digest(meaning, 20)}"
+        identity = {"function": function, "common": common, "paredown": __version__}
+        folder = self.parts / f"jobs-{digest(identity, 20)}"
         folder.mkdir(parents=True, exist_ok=True)
         files = [folder / f"{digest(job, 20)}.json" for job in jobs]
         todo = [number for number, file in enumerate(files) if read_record(file) is None]

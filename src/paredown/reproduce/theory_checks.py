@@ -11,7 +11,7 @@ from scipy.stats import t as student_t
 
 from paredown.perceptron import simulate
 from paredown.progress import Track
-from paredown.reproduce.base import Claim, Size, Table
+from paredown.reproduce.base import Claim, FigureTable, Size
 from paredown.theory import solve
 
 __all__ = ["add_dots", "agreement", "crossing", "draw_dots", "exponent", "floats"]
@@ -22,7 +22,7 @@ _ALLOWED_OUTSIDE = 0.05
 
 
 def add_dots(
-    table: Table,
+    table: FigureTable,
     points: Sequence[Mapping[str, Any]],
     *,
     size: Size,
@@ -60,14 +60,14 @@ def add_dots(
         )
 
 
-def draw_dots(axes: Any, dots: Table, color: Any, **style: Any) -> None:
+def draw_dots(axes: Any, dots: FigureTable, color: Any, **style: Any) -> None:
     """Simulated test errors with their standard errors, as points on a curve of the theory."""
     style = {"markersize": 4.2, "markeredgewidth": 0.4, "elinewidth": 1, **style}
     style |= {"fmt": "o", "color": color, "markeredgecolor": "white", "zorder": 5}
     axes.errorbar(dots["alpha_prune"], dots["test_error"], yerr=dots["stderr"], **style)
 
 
-def agreement(dots: Table) -> Claim:
+def agreement(dots: FigureTable) -> Claim:
     """Whether simulated dots lie where the theory puts them, given their standard errors.
 
     The theory is for infinitely many features, so a few dots may lie outside at finite N, where curves are steep.
@@ -77,7 +77,7 @@ def agreement(dots: Table) -> Claim:
     outside = int((np.abs(z) > bound).sum())
     worst = dots.rows[int(np.argmax(np.abs(z) / bound))]
     apart = float(np.median(np.abs(dots["test_error"] / dots["theory_error"] - 1)))
-    return Claim(
+    return Claim.judged(
         "The theory matches simulations of perceptrons with finitely many features.",
         outside <= max(1, _ALLOWED_OUTSIDE * len(dots)),
         f"{len(dots)} dots at N = {worst['n_features']:g} with {worst['draws']:g} draws: root mean square difference "

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from paredown.embeddings.encoders.weights import read_checkpoint
 from paredown.files import write_whole
 from paredown.records import tuples
-from paredown.sweeps import Swept
+from paredown.sweeps import SweepResult
 from paredown.sweeps.jobs import weights_file
 from paredown.training import Examples, Recipe, Trained, TrainingSet
 from paredown.training.networks import build_network
 
-__all__ = ["Student", "as_recipe", "open_network", "penultimate_features", "trained_students", "without_head"]
+__all__ = ["TrainedStudent", "as_recipe", "open_network", "penultimate_features", "trained_students", "without_head"]
 
 
-class Student(NamedTuple):
+class TrainedStudent(NamedTuple):
     """A student whose weights were kept."""
 
     strategy: str  # `full` for the whole set
@@ -35,12 +35,12 @@ class Student(NamedTuple):
         return {"strategy": self.strategy, "keep_fraction": self.keep_fraction, "seed": self.seed}
 
 
-def trained_students(swept: Swept) -> Iterator[Student]:
+def trained_students(swept: SweepResult) -> Iterator[TrainedStudent]:
     """The students of a sweep with `keep_weights`."""
     for row in swept.table.to_pylist():
         strategy = "full" if row["keep_fraction"] == 1 else row["strategy"]
         file = weights_file(swept.folder / "runs" / f"{row['run']}.json")
-        yield Student(strategy, row["keep_fraction"], row["seed"], row["test_error"], str(file))
+        yield TrainedStudent(strategy, row["keep_fraction"], row["seed"], row["test_error"], str(file))
 
 
 def as_recipe(settings: dict[str, Any]) -> Recipe:

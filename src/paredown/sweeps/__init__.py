@@ -1,17 +1,16 @@
-"""Sweeps: a student for every point of a grid, resumable, with a random baseline always beside it."""
+"""Sweeps: a student for every point of a grid, resumable, with a random baseline for each."""
 
 from __future__ import annotations
 
 from paredown.sweeps.grid import Run, expand
 from paredown.sweeps.settings import Settings, read_settings
-from paredown.sweeps.sweeping import Plan, Swept, plan_sweep, sweep, sweep_plan
+from paredown.sweeps.sweeping import SweepPlan, SweepResult, plan_sweep, sweep, sweep_plan
 
 __all__ = [
-    "Plan",
     "Run",
-    "Scoring",
     "Settings",
-    "Swept",
+    "SweepPlan",
+    "SweepResult",
     "expand",
     "plan_sweep",
     "read_settings",

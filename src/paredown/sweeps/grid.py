@@ -7,13 +7,13 @@ from itertools import product
 from typing import Any
 
 from paredown.records import digest
-from paredown.sweeps.settings import Grid
+from paredown.sweeps.settings import GridSettings
 
-__all__ = ["Run", "Scoring", "expand", "scorings"]
+__all__ = ["Run", "ScoringJob", "expand", "scorings"]
 
 
 @dataclass(frozen=True, order=True)
-class Scoring:
+class ScoringJob:
     """The scores of one initial set: shared by the runs that prune it."""
 
     initial_size: int
@@ -34,27 +34,26 @@ class Run:
     seed: int
 
     @property
-    def scoring(self) -> Scoring | None:
+    def scoring(self) -> ScoringJob | None:
         """The scores it selects by; none for a random or the whole subset."""
         chance = self.metric == "random" or self.keep_fraction == 1
-        return None if chance else Scoring(self.initial_size, self.metric, self.seed)
+        return None if chance else ScoringJob(self.initial_size, self.metric, self.seed)
 
-    def name(self, meaning: dict[str, Any], scorer: Any) -> str:
+    def name(self, identity: dict[str, Any], scorer: Any) -> str:
         """A hash of the run and of everything else its result depends on; `scorer` is what its metric stands for."""
         used = {} if self.scoring is None else {"scorer": scorer}
-        return digest({"run": asdict(self), **used, **meaning}, 20)
+        return digest({"run": asdict(self), **used, **identity}, 20)
 
 
-def expand(grid: Grid) -> list[Run]:
+def expand(grid: GridSettings) -> list[Run]:
     """All runs of a grid, the random baseline among them, each once, in a fixed order.
 
-    A random subset has no score, strategy or floor; the whole set has no subset at all. Both are runs with
+    A random subset has no score, strategy or floor; the unpruned set is no subset at all. Both are runs with
     `metric = "random"`, so that every combination finds the baseline of its size and duration.
     """
+    fractions = {*grid.keep_fraction, 1.0} if grid.unpruned else grid.keep_fraction
     runs = set[Run]()
-    for size, fraction, factor, seed in product(
-        grid.initial_size, grid.keep_fraction, grid.matched_iterations, grid.seed
-    ):
+    for size, fraction, factor, seed in product(grid.initial_size, fractions, grid.matched_iterations, grid.seed):
         runs.add(Run(size, float(fraction), "random", "random", 0.0, float(factor) if fraction < 1 else 1.0, seed))
         if fraction == 1:
             continue
@@ -64,6 +63,6 @@ def expand(grid: Grid) -> list[Run]:
     return sorted(runs)
 
 
-def scorings(runs: list[Run]) -> list[Scoring]:
+def scorings(runs: list[Run]) -> list[ScoringJob]:
     """The scorings that runs need, each once, in a fixed order."""
     return sorted({run.scoring for run in runs if run.scoring is not None})

@@ -1,4 +1,4 @@
-"""What a worker does for a sweep: score one initial set, or train one student. Each writes one file and is done."""
+"""What a worker does for a sweep: score one initial set, or train one student. Each writes one file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from paredown.reading import read_array
 from paredown.records import read_record, tuples, write_record
 from paredown.scoring import score
 from paredown.selection import select
-from paredown.sweeps.grid import Run, Scoring
+from paredown.sweeps.grid import Run, ScoringJob
 from paredown.sweeps.settings import Scorer
 from paredown.sweeps.sweep_data import initial_rows, initial_source, open_data
 from paredown.training import Recipe
+from paredown.training.ensembles import train_ensemble
 from paredown.training.loop import train
 from paredown.training.schedule import planned_steps
 
 __all__ = [
+    "measure_step",
     "read_result",
     "read_scores",
     "run_student",
@@ -34,12 +36,16 @@ __all__ = [
 ]
 
 
+_LONG_STEP = 1.0  # seconds from which a single step is measured well enough
+_MEASURED_STEPS = 5
+
+
 def score_initial_set(common: dict[str, Any], job: dict[str, Any]) -> str | None:
     """Score the examples of one initial set by probes that see nothing else; write one number for each.
 
     Returns why it cannot be done, if it cannot.
     """
-    scoring = Scoring(**job["scoring"])
+    scoring = ScoringJob(**job["scoring"])
     scorer = Scorer(job["metric"], tuples(job["options"]))
     examples, _ = open_data(Path(common["data"]) / str(scorer.inputs))
     source = initial_source(examples, initial_rows(len(examples), scoring.initial_size, scoring.seed))
@@ -160,4 +166,24 @@ def read_scores(file: Path) -> NDArray[Any] | None:
     try:
         return read_array(file, memory=None)
     except PareError:
+        return None
+
+
+def measure_step(common: dict[str, Any], job: dict[str, Any]) -> float | None:
+    """Seconds of one training step of some networks together, on examples of the sweep; None if it fails."""
+    recipe = Recipe(**tuples(job["recipe"]))
+    examples, _ = open_data(Path(common["data"]) / recipe.inputs)
+    batch = np.arange(len(examples)) < recipe.batch_size  # an epoch of one step
+    masks = np.tile(batch, (job["together"], 1))
+
+    def seconds(epochs: int) -> float:
+        start = time.perf_counter()
+        train_ensemble(recipe, examples, seeds=range(job["together"]), masks=masks, epochs=epochs)
+        return time.perf_counter() - start
+
+    try:
+        seconds(1)  # loads libraries
+        one = seconds(1)
+        return one if one > _LONG_STEP else max(seconds(1 + _MEASURED_STEPS) - one, 0.0) / _MEASURED_STEPS
+    except PareError:  # the run itself will say what is wrong
         return None

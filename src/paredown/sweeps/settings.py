@@ -18,11 +18,11 @@ from paredown.selection import STRATEGIES
 from paredown.sources import named_dataset
 from paredown.training import RECIPES, Recipe, find_recipe
 
-__all__ = ["Data", "Grid", "Probe", "Scorer", "Settings", "Student", "read_settings"]
+__all__ = ["DataSettings", "GridSettings", "ProbeSettings", "Scorer", "Settings", "StudentSettings", "read_settings"]
 
 
 @dataclass(frozen=True)
-class Data:
+class DataSettings:
     """Where the examples are: anything `open_source` takes, with a test set of its own."""
 
     source: str
@@ -44,8 +44,8 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Every combination of these is a run, and so is a random subset of every size."""
+class GridSettings:
+    """Every combination of these is a run; so are a random subset of every size and the unpruned initial sets."""
 
     initial_size: tuple[int, ...]
     keep_fraction: tuple[float, ...]
@@ -54,10 +54,13 @@ class Grid:
     balance: tuple[float, ...] = (0.0,)
     seed: tuple[int, ...] = (0, 1, 2, 3)
     matched_iterations: tuple[float, ...] = (1.0,)
+    unpruned: bool = True  # whether to train on the whole initial sets too, even where 1 is not in keep_fraction
 
     def check(self) -> None:
         for entry in fields(self):
             values = getattr(self, entry.name)
+            if isinstance(values, bool):
+                continue
             if not values:
                 raise PareError(f"[grid] {entry.name} is empty, so there is nothing to run; give at least one value.")
             if len(set(values)) < len(values):
@@ -73,7 +76,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Student:
+class StudentSettings:
     """The network that is trained on every subset."""
 
     recipe: str = "mlp"
@@ -111,7 +114,7 @@ class Scorer:
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbeSettings:
     """How examples are scored: options of the metrics, among them the recipe of the probes.
 
     A name of its own stands for a metric with options of its own, so that a sweep can compare two probes of one
@@ -166,15 +169,15 @@ class Probe:
 class Settings:
     """All of a sweep. Everything but the grid decides what a run with given values means."""
 
-    data: Data
-    grid: Grid
-    student: Student = field(default_factory=Student)
-    probe: Probe = field(default_factory=Probe)
+    data: DataSettings
+    grid: GridSettings
+    student: StudentSettings = field(default_factory=StudentSettings)
+    probe: ProbeSettings = field(default_factory=ProbeSettings)
 
     def check(self) -> Settings:
         """Raise on settings that cannot be meant; return the settings."""
         for part in (self.data, self.grid, self.student, self.probe):
-            check_fields(part, f"[{type(part).__name__.lower()}]")
+            check_fields(part, f"[{_section(type(part))}]")
             part.check()
         if self.student.steps is not None and self.grid.matched_iterations != (1.0,):
             raise PareError(
@@ -189,7 +192,7 @@ class Settings:
                 METRICS[scorer.metric].check_options(scorer.metric, dict(scorer.options))
         return self
 
-    def meaning(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """What every run of the sweep depends on beside its own values, as plain values."""
         return {
             "data": asdict(self.data),
@@ -224,22 +227,27 @@ def _settings(values: Mapping[str, Any], where: str) -> Settings:
     try:
         student = dict(values.get("student", {}))
         probe = dict(values.get("probe", {}))
-        own = {entry.name for entry in fields(Student)} - {"changes"}
+        own = {entry.name for entry in fields(StudentSettings)} - {"changes"}
         changes = {name: student.pop(name) for name in list(student) if name not in own}
         named = {name: tuples(probe.pop(name)) for name in list(probe) if isinstance(probe[name], Mapping)}
         probe.setdefault("recipe", student.get("recipe", "mlp"))
         return Settings(
-            data=_part(Data, values["data"]),
-            grid=_part(Grid, _lists(values["grid"])),
-            student=Student(**student, changes=tuples(changes)),
-            probe=Probe(tuples(probe), named),
+            data=_part(DataSettings, values["data"]),
+            grid=_part(GridSettings, _lists(values["grid"])),
+            student=StudentSettings(**student, changes=tuples(changes)),
+            probe=ProbeSettings(tuples(probe), named),
         ).check()
     except PareError as error:
         raise PareError(f"{where}: {error}") from error
 
 
+def _section(kind: type) -> str:
+    """The name of a part in the TOML file."""
+    return kind.__name__.removesuffix("Settings").lower()
+
+
 def _part(kind: Any, values: Mapping[str, Any]) -> Any:
-    name = kind.__name__.lower()
+    name = _section(kind)
     known = [entry.name for entry in fields(kind)]
     for key in values:
         if key not in known:
@@ -250,7 +258,7 @@ def _part(kind: Any, values: Mapping[str, Any]) -> Any:
     return kind(**values)
 
 
-def _own(student: Student) -> dict[str, Any]:
+def _own(student: StudentSettings) -> dict[str, Any]:
     """The settings of a student that are not its recipe's."""
     return {name: value for name, value in vars(student).items() if name not in ("recipe", "changes")}
 
@@ -264,7 +272,8 @@ def _lists(values: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(number, int) or number < 1:
             raise PareError(f"[grid] seeds is how many, at least 1; got {number!r}.")
         given["seed"] = list(range(number))
-    return {name: tuple(value) if isinstance(value, list | tuple) else (value,) for name, value in given.items()}
+    many = {name: value if isinstance(value, list | tuple) else (value,) for name, value in given.items()}
+    return {name: given[name] if name == "unpruned" else tuple(value) for name, value in many.items()}
 
 
 def _all(name: str, values: Sequence[Any], holds: Any, what: str) -> None:

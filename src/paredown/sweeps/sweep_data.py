@@ -24,7 +24,7 @@ from paredown.records import changes, read_record, sealed_bytes
 from paredown.score_files import read_scores
 from paredown.scores import Labels
 from paredown.sources import ArrayImages, ArraySource, ImageSource, Source, load_column, open_source
-from paredown.sweeps.settings import Data, Scorer
+from paredown.sweeps.settings import DataSettings, Scorer
 from paredown.training import Recipe
 from paredown.training.examples import Examples, StreamedExamples, TrainingSet, image_bytes, load_examples
 
@@ -35,7 +35,9 @@ _ALL = 2**62  # a limit that nothing reaches
 _NOISE_SEED = 0x5EED
 
 
-def prepare_data(data: Data, recipes: dict[str, Recipe], folder: Path, *, track: Track = silent) -> dict[str, Any]:
+def prepare_data(
+    data: DataSettings, recipes: dict[str, Recipe], folder: Path, *, track: Track = silent
+) -> dict[str, Any]:
     """Write the training and test examples in each form that a recipe takes; return what they are.
 
     `recipes` are one for each kind of input, "features" or "images". A form that is there already is left alone, if it
@@ -106,7 +108,7 @@ def _keep(file: Path, examples: TrainingSet) -> dict[str, Any] | None:
     }
 
 
-def _open(data: Data) -> tuple[Source, Source]:
+def _open(data: DataSettings) -> tuple[Source, Source]:
     train = open_source(data.source, labels=_column(data.labels))
     if data.test is not None:
         test = open_source(data.test, labels=_column(data.test_labels))
@@ -123,7 +125,7 @@ def _open(data: Data) -> tuple[Source, Source]:
     return train, test
 
 
-def _without_test(data: Data) -> PareError:
+def _without_test(data: DataSettings) -> PareError:
     return PareError(f"{data.source} has no test split of its own; say where the test examples are: [data] test.")
 
 
@@ -139,7 +141,7 @@ def _noisy(examples: TrainingSet, share: float) -> NDArray[np.int64]:
     return np.where(drawn < share, replaced, examples.labels)
 
 
-def align_scores(data: Data, scorer: Scorer, file: Path) -> None:
+def align_scores(data: DataSettings, scorer: Scorer, file: Path) -> None:
     """Scores made before, matched to the training examples by their ids, as one number per row."""
     assert scorer.scores is not None
     train, _ = _open(data)

@@ -18,16 +18,17 @@ from paredown.files import check_apart, claim_folder, clear_below, file_digest, 
 from paredown.progress import Track, silent
 from paredown.records import DIGESTS, digest, write_record
 from paredown.score_files import PARQUET_OPTIONS, provenance_metadata
-from paredown.sweeps.grid import Run, Scoring, expand, scorings
+from paredown.sweeps.grid import Run, ScoringJob, expand, scorings
 from paredown.sweeps.jobs import read_result, read_scores, write_result
 from paredown.sweeps.settings import Scorer, Settings, read_settings
 from paredown.sweeps.sweep_data import align_scores, prepare_data
+from paredown.sweeps.sweep_duration import probe_workloads, student_workload, total_seconds
 from paredown.training import find_recipe
 from paredown.training.devices import available_workers
 from paredown.version import __version__
 from paredown.workers import Crew, Outcome
 
-__all__ = ["Plan", "Swept", "plan_sweep", "sweep", "sweep_plan"]
+__all__ = ["SweepPlan", "SweepResult", "plan_sweep", "sweep", "sweep_plan"]
 
 # How the jobs of a sweep are run: `function(common, job)` for each, outcomes as they come. A `Crew` does it in local
 # processes; anything with the signature of its `run_jobs` may take its place.
@@ -35,18 +36,18 @@ Engine = Callable[..., Iterable[Outcome]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """A sweep before it runs: its runs, their files, and what is left to do."""
 
     settings: Settings
     folder: Path
-    meaning: dict[str, Any]  # what every result depends on
+    identity: dict[str, Any]  # what every result depends on
     files: dict[Run, Path]
     todo: tuple[Run, ...]
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """A finished sweep."""
 
     folder: Path
@@ -63,7 +64,7 @@ def sweep(
     retry_failed: bool = False,
     track: Track = silent,
     engine: Engine | None = None,
-) -> Swept:
+) -> SweepResult:
     """Train a student for every point of a grid of initial sizes, kept fractions, strategies, metrics and seeds.
 
     Every run is a file of its own under `out`, named by a hash of all that decides it. A sweep that was killed is
@@ -72,7 +73,7 @@ def sweep(
     Args:
         config: a TOML file, a dictionary of the same shape, or settings.
         out: folder for results; `results.parquet` is the table.
-        workers: processes, each on one thread; if not given, one for every graphics card, or else for every core.
+        workers: processes, each on one thread; if not given, one per GPU, or else one per core.
         retry_failed: run again what ended in an error before.
         track: reports progress.
         engine: how jobs are run; in processes of this machine, if not given.
@@ -81,20 +82,32 @@ def sweep(
     return sweep_plan(plan, workers=workers, track=track, engine=engine)
 
 
-def sweep_plan(plan: Plan, *, workers: int | None = None, track: Track = silent, engine: Engine | None = None) -> Swept:
-    """Do what is left of a plan; see `sweep`."""
+def sweep_plan(
+    plan: SweepPlan,
+    *,
+    workers: int | None = None,
+    track: Track = silent,
+    engine: Engine | None = None,
+    announce: Callable[[float], None] | None = None,
+) -> SweepResult:
+    """Do what is left of a plan; see `sweep`.
+
+    `announce` is called before the work with about how many seconds it will take, from a few measured training steps.
+    """
     workers = available_workers() if workers is None else workers
     if workers < 1:
         raise PareError(f"workers must be at least 1, got {workers}.")
     with locked(plan.folder), Crew() as crew:  # those who scored go on to train: torch takes seconds to import
         (plan.folder / DIGESTS).unlink(missing_ok=True)  # of what is about to change
         run_jobs = engine or crew.run_jobs
+        if announce is not None and (seconds := _estimate(plan, workers, run_jobs)) is not None:
+            announce(seconds)
         lost = _score(plan, workers, track, run_jobs)
         died = {run: reason for run, reason in lost.items() if not plan.files[run].exists()}
         died |= _train(plan, lost, workers, track, run_jobs)
         table = _collect(plan)
     failed = [(run, result["reason"]) for run, result in _results(plan).items() if result["status"] == "failed"]
-    return Swept(plan.folder, table, tuple(failed), tuple(died.items()))
+    return SweepResult(plan.folder, table, tuple(failed), tuple(died.items()))
 
 
 def plan_sweep(
@@ -103,7 +116,7 @@ def plan_sweep(
     out: str | Path,
     retry_failed: bool = False,
     track: Track = silent,
-) -> Plan:
+) -> SweepPlan:
     """Read the settings, prepare the data, and find out what is left to do."""
     settings = config if isinstance(config, Settings) else read_settings(config)
     folder = Path(out)
@@ -124,18 +137,36 @@ def plan_sweep(
                 f"[grid] initial_size asks for {largest:,} examples, and {settings.data.source} has "
                 f"{found['examples']:,}; leave out the larger sizes."
             )
-        meaning = {"paredown": __version__, "found": found, **settings.meaning()}
-        keep_settings(folder, meaning, kind="sweep")
+        identity = {"paredown": __version__, "found": found, **settings.identity()}
+        keep_settings(folder, identity, kind="sweep")
     runs = expand(settings.grid)
-    scorers = {name: _meaning_of(settings.probe.find(name)) for name in settings.grid.metric}
-    files = {run: folder / "runs" / f"{run.name(meaning, scorers.get(run.metric))}.json" for run in runs}
+    scorers = {name: _identity_of(settings.probe.find(name)) for name in settings.grid.metric}
+    files = {run: folder / "runs" / f"{run.name(identity, scorers.get(run.metric))}.json" for run in runs}
     results = {run: read_result(file, run) for run, file in files.items()}
     again = {None, "failed"} if retry_failed else {None}
     todo = tuple(run for run, result in results.items() if (result or {}).get("status") in again)
-    return Plan(settings, folder, meaning, files, todo)
+    return SweepPlan(settings, folder, identity, files, todo)
 
 
-def _score(plan: Plan, workers: int, track: Track, engine: Engine) -> dict[Run, str]:
+def _estimate(plan: SweepPlan, workers: int, engine: Engine) -> float | None:
+    """About how many seconds are left; None if nothing is, or if it cannot be measured."""
+    if not plan.todo:
+        return None
+    student = plan.settings.student
+    scorers = {name: plan.settings.probe.find(name) for name in plan.settings.grid.metric}
+    needed = [scoring for scoring in scorings(list(plan.todo)) if read_scores(_scores_file(plan, scoring)) is None]
+    loads = [student_workload(student.resolve(), plan.todo, student.steps), *probe_workloads(needed, scorers)]
+    jobs = [{"recipe": recipe.settings(), "together": together} for recipe, together, _ in loads]
+    different = {digest(job): job for job in jobs}
+    common = {"data": str(plan.folder / "data")}
+    found = engine("paredown.sweeps.jobs:measure_step", [*different.values()], workers=1, common=common)
+    measured = {list(different)[outcome.job]: outcome.value for outcome in found}
+    if None in measured.values():
+        return None
+    return total_seconds(loads, [measured[digest(job)] for job in jobs], workers)
+
+
+def _score(plan: SweepPlan, workers: int, track: Track, engine: Engine) -> dict[Run, str]:
     """Score the initial sets that runs are waiting for; the runs whose scores could not be made, and why."""
     needed = [scoring for scoring in scorings(list(plan.todo)) if read_scores(_scores_file(plan, scoring)) is None]
     given = {scoring for scoring in needed if _scorer(plan, scoring).scores is not None}
@@ -164,7 +195,7 @@ def _score(plan: Plan, workers: int, track: Track, engine: Engine) -> dict[Run, 
     return lost
 
 
-def _train(plan: Plan, lost: dict[Run, str], workers: int, track: Track, engine: Engine) -> dict[Run, str]:
+def _train(plan: SweepPlan, lost: dict[Run, str], workers: int, track: Track, engine: Engine) -> dict[Run, str]:
     """Train the students; the runs whose process died, and how."""
     # The longest first, so that no worker is left alone with one at the end.
     todo = sorted((run for run in plan.todo if run not in lost), key=lambda run: -run.initial_size)
@@ -181,7 +212,7 @@ def _train(plan: Plan, lost: dict[Run, str], workers: int, track: Track, engine:
 
 
 def _outcomes(
-    function: str, jobs: list[Any], plan: Plan, workers: int, track: Track, engine: Engine, label: str
+    function: str, jobs: list[Any], plan: SweepPlan, workers: int, track: Track, engine: Engine, label: str
 ) -> Iterable[Outcome]:
     common = {
         "data": str(plan.folder / "data"),
@@ -197,11 +228,11 @@ def _outcomes(
         yield from track(outcomes, label, total=len(jobs))
 
 
-def _scorer(plan: Plan, scoring: Scoring) -> Scorer:
+def _scorer(plan: SweepPlan, scoring: ScoringJob) -> Scorer:
     return plan.settings.probe.find(scoring.metric)
 
 
-def _meaning_of(scorer: Scorer) -> dict[str, Any]:
+def _identity_of(scorer: Scorer) -> dict[str, Any]:
     """What decides the scores, as plain values: of a file, its content."""
     if scorer.scores is None:
         return {"metric": scorer.metric, "options": dict(scorer.options)}
@@ -212,14 +243,14 @@ def _meaning_of(scorer: Scorer) -> dict[str, Any]:
         raise PareError(f"{scorer.scores}: the scores cannot be read ({error.strerror}).") from error
 
 
-def _scores_file(plan: Plan, scoring: Scoring) -> Path:
+def _scores_file(plan: SweepPlan, scoring: ScoringJob) -> Path:
     """Where the scores of an initial set are; those of a file are the same for all of them."""
-    meaning = _meaning_of(_scorer(plan, scoring))
-    own = {} if "scores" in meaning else {"initial_size": scoring.initial_size, "seed": scoring.seed}
-    return plan.folder / "scores" / f"{digest({**meaning, **own, **plan.meaning['found']}, 20)}.npy"
+    identity = _identity_of(_scorer(plan, scoring))
+    own = {} if "scores" in identity else {"initial_size": scoring.initial_size, "seed": scoring.seed}
+    return plan.folder / "scores" / f"{digest({**identity, **own, **plan.identity['found']}, 20)}.npy"
 
 
-def _results(plan: Plan) -> dict[Run, dict[str, Any]]:
+def _results(plan: SweepPlan) -> dict[Run, dict[str, Any]]:
     found = {run: read_result(file, run) for run, file in plan.files.items()}
     return {run: result for run, result in found.items() if result is not None}
 
@@ -239,14 +270,14 @@ _MEASURED = {
 }
 
 
-def _collect(plan: Plan) -> pa.Table:
+def _collect(plan: SweepPlan) -> pa.Table:
     """Write `results.parquet`, one row per run that ended, and `timings.parquet`, which no two sweeps share."""
     results = _results(plan)
     settings = [asdict(run) for run in results]
     names = [plan.files[run].stem for run in results]
     columns: dict[str, Any] = {key: pa.array([run[key] for run in settings]) for key in settings[0]} if settings else {}
     columns |= {key: pa.array([r.get(key) for r in results.values()], kind) for key, kind in _MEASURED.items()}
-    table = pa.table({"run": names, **columns}).replace_schema_metadata(provenance_metadata(plan.meaning))
+    table = pa.table({"run": names, **columns}).replace_schema_metadata(provenance_metadata(plan.identity))
     timings = pa.table({"run": names, "seconds": [result["seconds"] for result in results.values()]})
     for name, content in (("results", table), ("timings", timings)):
         with write_whole(plan.folder / f"{name}.parquet") as part:

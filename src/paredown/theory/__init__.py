@@ -28,6 +28,6 @@ from paredown.theory.policy import gardner_margin as gardner_margin
 from paredown.theory.policy import minimum_keep_fraction as minimum_keep_fraction
 from paredown.theory.policy import optimal_delta as optimal_delta
 from paredown.theory.policy import optimal_window as optimal_window
-from paredown.theory.saddle import STRATEGIES as STRATEGIES
+from paredown.theory.saddle import THEORY_STRATEGIES as THEORY_STRATEGIES
 from paredown.theory.saddle import Solution as Solution
 from paredown.theory.saddle import solve as solve

@@ -17,10 +17,10 @@ from paredown.laws.least_squares import solve
 from paredown.theory.gaussian import Array
 from paredown.theory.validation import positive
 
-__all__ = ["FORMS", "FrontierFit", "fit_frontier"]
+__all__ = ["FRONTIER_FORMS", "FrontierFit", "fit_frontier"]
 
 # The name of a form -> its law.
-FORMS = {
+FRONTIER_FORMS = {
     "power law": LAWS["power"],
     "exponential": LAWS["exponential"],
     "factorial": LAWS["factorial"],
@@ -58,14 +58,14 @@ def fit_frontier(alpha_prune: ArrayLike, test_error: ArrayLike) -> dict[str, Fro
     alpha, error = positive("alpha_prune", alpha_prune).ravel(), positive("test_error", test_error).ravel()
     if len(alpha) != len(error) or len(alpha) < 3:
         raise PareError(f"a fit needs three or more points, got {len(alpha)} alphas and {len(error)} errors.")
-    fits = [_fit(form, alpha, np.log(error)) for form in FORMS]
+    fits = [_fit(form, alpha, np.log(error)) for form in FRONTIER_FORMS]
     return {fit.form: fit for fit in sorted(fits, key=lambda fit: fit.rms_log_error)}
 
 
 def _fit(form: str, alpha: Array, target: Array) -> FrontierFit:
-    best = solve(FORMS[form], alpha, target[None], np.ones_like(alpha))
+    best = solve(FRONTIER_FORMS[form], alpha, target[None], np.ones_like(alpha))
     amplitude, rate, variance = float(best.amplitude[0]), float(best.rate[0]), float(best.loss[0]) / len(alpha)
     spread = float(np.var(target))
-    predicted = FORMS[form].predict(alpha, best.amplitude, best.rate, best.asymptote)
+    predicted = FRONTIER_FORMS[form].predict(alpha, best.amplitude, best.rate, best.asymptote)
     r_squared = 1 - variance / spread if spread > 0 else 1.0
     return FrontierFit(form, amplitude, rate, r_squared, float(np.sqrt(variance)), predicted)

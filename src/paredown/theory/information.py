@@ -29,9 +29,9 @@ from paredown.theory.quadrature import composite_rule, transition
 from paredown.theory.searches import bracketed_root
 from paredown.theory.validation import as_given, fraction, positive
 
-__all__ = ["FORMS", "GibbsStudent", "entropy", "gibbs", "information_gain"]
+__all__ = ["GIBBS_FORMS", "GibbsStudent", "entropy", "gibbs", "information_gain"]
 
-FORMS = {
+GIBBS_FORMS = {
     "exact": "both overlaps at the saddle point",
     "paper": "q = R imposed, as the paper's entropy is printed",
 }
@@ -48,7 +48,7 @@ class GibbsStudent:
     Attributes:
         alpha_prune: kept examples per weight.
         keep_fraction: fraction of hardest examples kept.
-        form: one of `FORMS`.
+        form: one of `GIBBS_FORMS`.
         q: overlap of two students.
         R: overlap of student and teacher.
         test_error: arccos(R) / pi.
@@ -92,8 +92,8 @@ def gibbs(
             it has two, the one with the larger R is taken, which joins the unpruned solution.
         missing: what to do where the paper's form has no stationary point: "raise", or "nan" to leave a gap.
     """
-    if form not in FORMS:
-        raise unknown_name("form", form, FORMS)
+    if form not in GIBBS_FORMS:
+        raise unknown_name("form", form, GIBBS_FORMS)
     if missing not in ("raise", "nan"):
         raise unknown_name("value of missing", missing, ("raise", "nan"))
     alpha, f = np.broadcast_arrays(positive("alpha_prune", alpha_prune), fraction("keep_fraction", keep_fraction))

@@ -17,7 +17,7 @@ import numpy as np
 from paredown.theory.gaussian import Array, Index, interval_moments, normal_pdf
 from paredown.theory.quadrature import composite_rule, transition
 
-__all__ = ["FarDensity", "Kept", "OffTeacher", "OnTeacher", "Rule"]
+__all__ = ["FarDensity", "KeptExamples", "OffTeacher", "OnTeacher", "Rule"]
 
 # exp(-REACH_SQUARED / 2) is 6e-19: nothing beyond this many squared units past the nearest kept point counts.
 REACH_SQUARED = 84.0
@@ -43,7 +43,7 @@ class Rule(NamedTuple):
     weight_vv: Array
 
 
-class Kept(Protocol):
+class KeptExamples(Protocol):
     """What `saddle` needs to know about the kept examples of a batch of points."""
 
     @property
@@ -56,7 +56,7 @@ class Kept(Protocol):
         """Whether the student can leave the teacher's direction within the teacher-probe plane."""
         ...
 
-    def take(self, index: Index) -> Kept:
+    def take(self, index: Index) -> KeptExamples:
         """The same for some of the points."""
         ...
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from paredown.theory.gaussian import Array, Index, psi
-from paredown.theory.kept import Kept
+from paredown.theory.kept import KeptExamples
 
-__all__ = ["Student", "maximise_margin", "residual"]
+__all__ = ["StudentBatch", "maximise_margin", "residual"]
 
 ORDER = 10  # Gauss-Legendre nodes in a panel while solving
 CHECK_ORDER = 13  # and for the residual that is reported, so that it shows errors of quadrature too
@@ -52,7 +52,7 @@ class Averages(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Student:
+class StudentBatch:
     """Where a batch of students stands: arrays of shape (points,).
 
     `slack` is k - w * anchor, the shortfall of an example at the anchor; `averages` has one row for each point.
@@ -64,11 +64,11 @@ class Student:
     averages: Array
     anchor: Array
 
-    def take(self, index: Index) -> Student:
+    def take(self, index: Index) -> StudentBatch:
         """Some of the points."""
-        return Student(self.w[index], self.eta[index], self.slack[index], self.averages[index], self.anchor[index])
+        return StudentBatch(self.w[index], self.eta[index], self.slack[index], self.averages[index], self.anchor[index])
 
-    def put(self, index: Index, other: Student) -> None:
+    def put(self, index: Index, other: StudentBatch) -> None:
         """Replace some of the points in place."""
         self.w[index], self.eta[index], self.slack[index] = other.w, other.eta, other.slack
         self.averages[index] = other.averages
@@ -84,7 +84,7 @@ class Student:
         return (self.slack + self.w * self.anchor) / np.sqrt(1 + self.w**2)
 
 
-def _evaluate(kept: Kept, w: Array, eta: Array, slack: Array, *, order: int = ORDER) -> Student:
+def _evaluate(kept: KeptExamples, w: Array, eta: Array, slack: Array, *, order: int = ORDER) -> StudentBatch:
     rows = np.empty((len(w), len(Averages._fields)))
     start, chunk = 0, 1
     while start < len(w):
@@ -93,7 +93,7 @@ def _evaluate(kept: Kept, w: Array, eta: Array, slack: Array, *, order: int = OR
         rows[part] = _averages(*rule, w[part, None], slack[part, None])
         start += chunk
         chunk = max(1, _CHUNK_NODES // rule.offset.shape[1])
-    return Student(w, eta, slack, rows, kept.anchor)
+    return StudentBatch(w, eta, slack, rows, kept.anchor)
 
 
 def _averages(o: Array, weight: Array, weight_v: Array, weight_vv: Array, w: Array, slack: Array) -> Array:
@@ -123,7 +123,7 @@ def _dot(a: Array, b: Array) -> Array:
     return np.einsum("ij,ij->i", a, b)
 
 
-def residual(alpha: Array, student: Student) -> Array:
+def residual(alpha: Array, student: StudentBatch) -> Array:
     """How far the three conditions are from holding, each relative to the size of its own terms.
 
     They are alpha <Psi_2> = 1, <u Psi_1> = w <x Psi_1> (length) and <v Psi_1> = 0 (direction).
@@ -137,7 +137,7 @@ def residual(alpha: Array, student: Student) -> Array:
     return np.maximum(np.maximum(volume, length), direction)
 
 
-def _newton_step(alpha: Array, student: Student, turns: bool) -> Array:
+def _newton_step(alpha: Array, student: StudentBatch, turns: bool) -> Array:
     """Step in (log w, eta, slack) from the Jacobian of the three conditions; shape (points, 3)."""
     m, w, anchor, slack = student.mean, student.w, student.anchor, student.slack
     u1 = anchor * m.one1 + m.o1
@@ -162,7 +162,7 @@ def _newton_step(alpha: Array, student: Student, turns: bool) -> Array:
     return np.linalg.solve(jacobian / scale, -value[..., None] / scale)[..., 0]
 
 
-def _slack_correction(alpha: Array, student: Student) -> Array:
+def _slack_correction(alpha: Array, student: StudentBatch) -> Array:
     """Newton's step in the slack towards alpha <Psi_2> = 1, taken on its root, which is convex in the slack."""
     m = student.mean
     root = np.sqrt(alpha * m.one2)
@@ -170,12 +170,14 @@ def _slack_correction(alpha: Array, student: Student) -> Array:
     return np.where(pulls, root * (1 - root) / np.where(pulls, alpha * m.one1, 1), np.inf)
 
 
-def _attained_margin(alpha: Array, student: Student) -> Array:
+def _attained_margin(alpha: Array, student: StudentBatch) -> Array:
     """The margin that this direction attains, corrected to first order for alpha <Psi_2> not being 1 yet."""
     return student.kappa + _slack_correction(alpha, student) / np.sqrt(1 + student.w**2)
 
 
-def _evaluate_feasible(alpha: Array, kept: Kept, w: Array, eta: Array, slack: Array, tolerance: Array) -> Student:
+def _evaluate_feasible(
+    alpha: Array, kept: KeptExamples, w: Array, eta: Array, slack: Array, tolerance: Array
+) -> StudentBatch:
     """Evaluate a direction with the slack moved until alpha <Psi_2> = 1 gives the margin to a relative tolerance."""
     student = _evaluate(kept, w, eta, slack)
     for attempt in range(60):
@@ -191,7 +193,7 @@ def _evaluate_feasible(alpha: Array, kept: Kept, w: Array, eta: Array, slack: Ar
     return student
 
 
-def maximise_margin(alpha: Array, kept: Kept, guess: tuple[Array, Array]) -> tuple[Student, Array]:
+def maximise_margin(alpha: Array, kept: KeptExamples, guess: tuple[Array, Array]) -> tuple[StudentBatch, Array]:
     """Find the max-margin student of every point by Newton's method with a line search on the margin.
 
     Args:
@@ -221,7 +223,7 @@ def maximise_margin(alpha: Array, kept: Kept, guess: tuple[Array, Array]) -> tup
     return student, residual(alpha, check)
 
 
-def _ascent_step(alpha: Array, student: Student, turns: bool) -> Array:
+def _ascent_step(alpha: Array, student: StudentBatch, turns: bool) -> Array:
     """Newton's step, or half a unit along the gradient of the margin where Newton would lower it; never a long one."""
     step = _newton_step(alpha, student, turns)
     m, w = student.mean, student.w
@@ -237,7 +239,7 @@ def _ascent_step(alpha: Array, student: Student, turns: bool) -> Array:
     return step / excess
 
 
-def _line_search(alpha: Array, kept: Kept, start: Student, step: Array, length: Array) -> Student:
+def _line_search(alpha: Array, kept: KeptExamples, start: StudentBatch, step: Array, length: Array) -> StudentBatch:
     """Shorten the steps until each raises the margin or halves the residual; short steps are Newton's own and taken."""
     # Near alpha = 2 and small keep_fraction the margin is flat to the rounding of the slack, hence the allowance.
     rounding = 1e-13 * (1 + np.abs(start.slack)) / np.sqrt(1 + start.w**2)

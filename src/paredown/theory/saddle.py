@@ -15,14 +15,14 @@ from numpy.typing import ArrayLike
 
 from paredown.errors import PareError, unknown_name
 from paredown.theory.gaussian import Array, folded_quantile, mass_between
-from paredown.theory.kept import FAR, FarDensity, Kept, OffTeacher, OnTeacher
+from paredown.theory.kept import FAR, FarDensity, KeptExamples, OffTeacher, OnTeacher
 from paredown.theory.margin import maximise_margin
 from paredown.theory.quadrature import composite_rule
 from paredown.theory.validation import as_given, fraction, positive, probe_angle
 
-__all__ = ["STRATEGIES", "Solution", "solve"]
+__all__ = ["THEORY_STRATEGIES", "Solution", "solve"]
 
-STRATEGIES = {
+THEORY_STRATEGIES = {
     "hard": "keep the smallest |z|, z the field of the probe",
     "easy": "keep the largest |z|",
     "random": "keep examples without looking at them",
@@ -89,7 +89,7 @@ def solve(
         keep_fraction: fraction of examples kept, in (0, 1]. Needed for "hard" and "easy"; a window implies it.
         alpha_tot: examples per weight before pruning, instead of `alpha_prune`.
         theta: angle between probe and teacher in degrees, 0 to 90.
-        strategy: one of `STRATEGIES`; by default "window" or "density" if one is given, else "hard".
+        strategy: one of `THEORY_STRATEGIES`; by default "window" or "density" if one is given, else "hard".
         window: (a, b) in units of |z| for the strategy "window"; b may be infinite.
         density: for the strategy "density", the density of |z| among the kept examples up to a factor, as a function
             of an array. It must be finite and over by |z| = 40.
@@ -123,8 +123,8 @@ def _strategy(name: str | None, window: object, density: object) -> str:
     given = {"window": window is not None, "density": density is not None}
     if name is None:
         name = next((n for n, is_given in given.items() if is_given), "hard")
-    if name not in STRATEGIES:
-        raise unknown_name("strategy", name, STRATEGIES)
+    if name not in THEORY_STRATEGIES:
+        raise unknown_name("strategy", name, THEORY_STRATEGIES)
     for option, is_given in given.items():
         if is_given != (name == option):
             wrong = f"strategy {name!r} takes no {option}" if is_given else f"strategy {name!r} needs {option}="
@@ -185,15 +185,15 @@ def _alphas(prune: ArrayLike | None, total: ArrayLike | None, mass: Array, strat
     return alpha_tot * mass, alpha_tot
 
 
-Outcome = tuple[Array, Array, Array, Array, Array]  # R, rho, kappa, test_error, residual
+OrderParameters = tuple[Array, Array, Array, Array, Array]  # R, rho, kappa, test_error, residual
 
 
-def _unsolved(alpha: Array) -> Outcome:
+def _unsolved(alpha: Array) -> OrderParameters:
     R, rho, kappa, test_error, residual = np.full((5, *alpha.shape), np.nan)
     return R, rho, kappa, test_error, residual
 
 
-def _solve_thresholds(alpha: Array, lower: Array, upper: Array, mass: Array, theta: Array) -> Outcome:
+def _solve_thresholds(alpha: Array, lower: Array, upper: Array, mass: Array, theta: Array) -> OrderParameters:
     everything = (lower == 0) & np.isinf(upper)  # the probe's angle drops out when nothing is pruned
     on_teacher = (theta == 0) | everything
     one_strip = (lower == 0) & ~on_teacher
@@ -205,7 +205,7 @@ def _solve_thresholds(alpha: Array, lower: Array, upper: Array, mass: Array, the
         a, low, up, f, angle = (x[index] for x in (alpha, lower, upper, mass, theta))
         w, eta = _first_guess(a, low, up, f, angle * ~on_teacher[index])
         if on_teacher[index].all():
-            kept: Kept = OnTeacher(low, up, np.where(everything[index], 1.0, f))
+            kept: KeptExamples = OnTeacher(low, up, np.where(everything[index], 1.0, f))
         else:
             kept = OffTeacher.between(low, up, f, angle, np.where(eta > 0, low, 0.0))
         for whole, part in zip(outcome, _order_parameters(a, kept, (w, eta), angle), strict=True):
@@ -229,7 +229,9 @@ def _first_guess(alpha: Array, lower: Array, upper: Array, mass: Array, theta: A
     return w, np.where(by_teacher, 0.0, theta)
 
 
-def _solve_density(alpha: Array, theta: Array, density: Callable[[Array], Array], breaks: Sequence[float]) -> Outcome:
+def _solve_density(
+    alpha: Array, theta: Array, density: Callable[[Array], Array], breaks: Sequence[float]
+) -> OrderParameters:
     inner = tuple(sorted({*_DENSITY_BREAKS, *(float(b) for b in breaks)}))
     if not all(0 <= b <= FAR for b in inner):
         raise PareError(f"breaks must lie between 0 and {FAR:g}, the largest |z| a density may reach, got {breaks!r}.")
@@ -241,7 +243,7 @@ def _solve_density(alpha: Array, theta: Array, density: Callable[[Array], Array]
             continue
         a, angle = alpha[index], theta[index]
         if group[0] and angle[0] == 0:
-            kept: Kept = OnTeacher(0 * a, FAR + 0 * a, mass + 0 * a, density, inner)
+            kept: KeptExamples = OnTeacher(0 * a, FAR + 0 * a, mass + 0 * a, density, inner)
         else:
             kept = FarDensity(density, mass, np.array(inner), angle)
         guess = (1 / np.tan(np.pi / (2 + 2 * a)), 0 * a)
@@ -264,7 +266,7 @@ def _density_mass(density: Callable[[Array], Array], breaks: tuple[float, ...]) 
     return mass
 
 
-def _order_parameters(alpha: Array, kept: Kept, guess: tuple[Array, Array], theta: Array) -> Outcome:
+def _order_parameters(alpha: Array, kept: KeptExamples, guess: tuple[Array, Array], theta: Array) -> OrderParameters:
     student, residual = maximise_margin(alpha, kept, guess)
     along, across = student.w * np.cos(student.eta), student.w * np.sin(student.eta)
     length = np.sqrt(1 + student.w**2)

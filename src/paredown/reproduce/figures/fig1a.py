@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import FRONTIER_COLOR, RANDOM_COLOR, figure, fraction_bar, fraction_color, plain_axis
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots, agreement, crossing, draw_dots, exponent, floats
 from paredown.theory import classical_constant, pareto_frontier, solve
@@ -28,9 +28,9 @@ CUT_OFFS = (0.1, 0.01)  # smallest keep_fraction allowed on the frontier; the fi
 _FAR = (1000.0, 2000.0)  # where the power law is read off
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Curves and far ends for every fraction, frontiers for two cut-offs, and the dots."""
-    table = Table()
+    table = FigureTable()
     alpha = np.geomspace(0.1, 10, setup.size.points)
     for fraction in FRACTIONS:
         for kind, at in (("theory", alpha), ("far", np.array(_FAR))):
@@ -56,7 +56,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """The four claims."""
     curves, far = table.where(kind="theory"), table.where(kind="far")
     slopes = [float(exponent(_FAR, far.where(keep_fraction=f)["test_error"])[0]) for f in FRACTIONS]
@@ -74,18 +74,18 @@ def judge(table: Table) -> list[Claim]:
     free = float(table.where(kind="frontier without cut-off")["test_error"][0])
     return [
         agreement(table.where(kind="simulation")),
-        Claim(
+        Claim.judged(
             "At a fixed keep_fraction the error ends in the power law 1 / alpha_prune.",
             bool(np.abs(np.array(slopes) + 1).max() < 0.02),
             f"Exponents at alpha_prune = 1000 for keep_fraction {floats(FRACTIONS)}: {floats(slopes, 4)}.",
         ),
-        Claim(
+        Claim.judged(
             "Keeping the hardest is worse than random when data are scarce and better when they are abundant.",
             once and worse_first,
             f"The curves for keep_fraction {floats(FRACTIONS[1:])} cross the unpruned one at alpha_prune = "
             f"{floats(places)}.",
         ),
-        Claim(
+        Claim.judged(
             "The Pareto frontier beats every power law.",
             free == 0.0 and steepest < -1.1,
             f"Without a limit on keep_fraction the frontier is {free:g} at alpha_prune = 2. Where at least "
@@ -95,7 +95,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Curves from dark (all kept) to light, the frontier in red."""
     with figure(path, size=(7.2, 5.0)) as (drawn, axes):
         for fraction in FRACTIONS:

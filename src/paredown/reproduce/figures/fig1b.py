@@ -19,7 +19,7 @@ import numpy as np
 
 from paredown.perceptron import max_margin
 from paredown.plots import COLORS, FRONTIER_COLOR, figure
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots
 
@@ -29,9 +29,9 @@ KEEP_FRACTION = 0.4
 _COLORS = {"easy": COLORS[0], "hard": COLORS[4]}  # blue and green, as in the paper
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """One picture of examples for every regime and end, and the mean errors over draws."""
-    table = Table()
+    table = FigureTable()
     for regime, alpha_tot in REGIMES.items():
         for strategy in STRATEGIES:
             _add_examples(table, regime, alpha_tot, strategy, setup.size.n_features, setup.seed)
@@ -46,7 +46,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def _add_examples(table: Table, regime: str, alpha_tot: float, strategy: str, n_features: int, seed: int) -> None:
+def _add_examples(table: FigureTable, regime: str, alpha_tot: float, strategy: str, n_features: int, seed: int) -> None:
     """Draw examples, keep one end, train, and look along the teacher and across it towards the student."""
     rng = np.random.default_rng([seed, int(alpha_tot)])  # both ends see the same examples
     teacher = rng.standard_normal(n_features)
@@ -71,7 +71,7 @@ def _add_examples(table: Table, regime: str, alpha_tot: float, strategy: str, n_
     )
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Easy wins when scarce, hard when abundant, each by more than three standard errors."""
     held, sentences = True, []
     for regime, better in (("scarce", "easy"), ("abundant", "hard")):
@@ -87,10 +87,10 @@ def judge(table: Table) -> list[Claim]:
             f"{means['hard']['test_error']:.4f} ({better} better by {gap / spread:.1f} standard errors)"
         )
     claim = "Keep the easy examples when data are scarce and the hard ones when they are abundant."
-    return [Claim(claim, held, f"Keeping {100 * KEEP_FRACTION:g} %, {'; '.join(sentences)}.")]
+    return [Claim.judged(claim, held, f"Keeping {100 * KEEP_FRACTION:g} %, {'; '.join(sentences)}.")]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Rows: scarce and abundant; columns: easy and hard kept."""
     reach = 3.6
     with figure(path, size=(7.6, 7.6), nrows=2, ncols=2, sharex=True, sharey=True) as (drawn, panels):
@@ -126,7 +126,7 @@ def draw(table: Table, path: Path) -> None:
         )
 
 
-def _scatter(axes: Any, examples: Table, color: str) -> None:
+def _scatter(axes: Any, examples: FigureTable, color: str) -> None:
     kept = examples["kept"] == 1
     size = 9 if len(examples) < 1000 else 3
     for some, tone, label, alpha in ((~kept, "#C9C9C9", "pruned", 0.8), (kept, color, "kept", 0.75)):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.plots import figure, plain_axis
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots, crossing, floats
 from paredown.theory import phase_diagram
@@ -26,9 +26,9 @@ TOLD = (0.1, 0.2, 0.4, 0.6, 0.8)  # fractions whose crossing is reported and che
 _SIDES = (0.6, 1.6)  # simulated at these multiples of the crossing
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Errors of both ends on a grid, the boundary between them, and simulations on either side of it."""
-    table = Table()
+    table = FigureTable()
     alpha_tot = np.geomspace(0.5, 100, 2 * setup.size.points)
     fractions = np.linspace(0.05, 0.95, setup.size.points)
     diagram = phase_diagram(alpha_tot, fractions)
@@ -65,7 +65,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """One crossing each, confirmed by simulation; sharper as less is kept."""
     boundary = table.where(kind="boundary")
     told = [boundary.where(keep_fraction=f).rows[0] for f in TOLD]
@@ -75,7 +75,7 @@ def judge(table: Table) -> list[Claim]:
     wins, decided = int((won == predicted).sum()), int((won != "").sum())
     sharpness = np.array([row["sharpness"] for row in told])
     return [
-        Claim(
+        Claim.judged(
             "The easy end is better with little data and the hard end with much, for every keep_fraction.",
             bool((boundary["crossings"] == 1).all()) and wins >= 0.9 * decided,
             f"One crossing at {int((boundary['crossings'] == 1).sum())} of {len(boundary)} fractions; for "
@@ -83,7 +83,7 @@ def judge(table: Table) -> list[Claim]:
             f"{len(won)} simulations at {floats(_SIDES)} times the crossing {decided} were decided by more than two "
             f"standard errors, {wins} of them as the theory says.",
         ),
-        Claim(
+        Claim.judged(
             "The transition is sharper the less is kept.",
             bool((np.diff(sharpness) < 0).all()),
             "Change of the difference in test error per factor e of alpha_tot, at the crossing, for keep_fraction "
@@ -92,14 +92,14 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def _winners(table: Table) -> NDArray[np.str_]:
+def _winners(table: FigureTable) -> NDArray[np.str_]:
     """The end that won each pair of simulations by more than two standard errors; "" where neither did."""
     hard, easy = (table.where(kind="simulation", strategy=end) for end in ("hard", "easy"))
     z = (easy["test_error"] - hard["test_error"]) / np.hypot(easy["stderr"], hard["stderr"])
     return np.where(z > 2, "hard", np.where(z < -2, "easy", ""))
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Green where hard is better, blue where easy is, as the regions of Fig. 1B."""
     from matplotlib.colors import LinearSegmentedColormap, SymLogNorm
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import figure, fraction_color, plain_axis
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.scaling import DECIDED, scaling_sweep
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.reproduce.theory_checks import floats
 from paredown.sweeps.summary import compare_with_random
 
@@ -28,17 +28,17 @@ NEEDS = {
 }
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Both ends of EL2N, beside random subsets."""
-    return Plan(
+    return FigurePlan(
         sweeps={"ends": scaling_sweep(setup, strategy=["hard", "easy"])},
         datasets=(setup.dataset(),),
     )
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """The difference of each end to chance, seed by seed."""
-    table = Table()
+    table = FigureTable()
     for row in compare_with_random(setup.sweep(plan(setup).sweeps["ends"]).table):
         table.add(
             "difference",
@@ -59,7 +59,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """The signs at the smallest and the largest initial set."""
     smallest, largest = min(table["initial_size"]), max(table["initial_size"])
     hard = table.where(strategy="hard")
@@ -72,7 +72,7 @@ def judge(table: Table) -> list[Claim]:
     ]
     easy = table.where(strategy="easy", initial_size=largest)
     return [
-        Claim(
+        Claim.judged(
             "Keeping the hardest loses to chance from a small initial set and wins from a large one.",
             bool(crossed),
             f"{table.rows[0]['data']}: hard minus random, in points of test error: "
@@ -86,7 +86,7 @@ def judge(table: Table) -> list[Claim]:
             )
             + ".",
         ),
-        Claim(
+        Claim.judged(
             "With much data the easiest are not the ones to keep.",
             bool((easy["z"] > -DECIDED).all()),
             f"Easy minus random from {largest:,.0f} examples, in standard errors, at keep_fraction "
@@ -95,12 +95,12 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def _told(rows: Table) -> str:
+def _told(rows: FigureTable) -> str:
     row = rows.rows[0]
     return f"{100 * row['difference']:+.2f} ({row['z']:+.1f} standard errors)"
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Differences to chance over the initial size, a panel for each end; below zero pruning helped."""
     with figure(path, size=(9.6, 4.2), ncols=2, sharey=True) as (_, panels):
         for axes, strategy in zip(panels, ("hard", "easy"), strict=True):

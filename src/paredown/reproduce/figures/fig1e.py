@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import OPTIMUM_COLOR, figure, plain_axis
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import floats
 from paredown.theory import pareto_frontier, solve
@@ -24,9 +24,9 @@ CUT_OFF = 0.01  # smallest keep_fraction drawn
 _LEVELS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of accuracy, drawn as lines
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Accuracy on a grid, and the frontier along it."""
-    table = Table()
+    table = FigureTable()
     turn = np.linspace(1.5, 2.2, 1 + setup.size.points // 2)  # the best fraction falls off a cliff here
     alpha = np.unique(np.concatenate([np.geomspace(0.1, 10, setup.size.points), turn, [2.0]]))
     fractions = np.geomspace(CUT_OFF, 1, setup.size.points)
@@ -43,7 +43,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Is there always an optimum inside, and does it fall?"""
     best = table.where(kind="best")
     alpha, fractions, held_up = best["alpha_prune"], best["keep_fraction"], best["at_cut_off"] == 1
@@ -51,12 +51,12 @@ def judge(table: Table) -> list[Claim]:
     places = [1.0, 1.5, 1.8]
     told = np.interp(places, alpha, fractions)
     return [
-        Claim(
+        Claim.judged(
             "The optimal keep_fraction falls as alpha_prune grows.",
             bool((np.diff(fractions) <= 1e-4).all() and fractions[-1] < fractions[0]),
             f"It is {floats(told)} at alpha_prune = {floats(places)} and {fractions[-1]:.3g} at {alpha[-1]:g}.",
         ),
-        Claim(
+        Claim.judged(
             "For every alpha_prune there is an optimal keep_fraction.",
             not held_up.any(),
             f"From alpha_prune = {first:.3g} on the best is the smallest fraction allowed, here {CUT_OFF:g}: the error "
@@ -67,7 +67,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Accuracy as a heat map, the optimum in purple."""
     theory, best = table.where(kind="theory"), table.where(kind="best")
     accuracy = theory.grid("accuracy", "alpha_prune", "keep_fraction")

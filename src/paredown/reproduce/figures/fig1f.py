@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure, fraction_bar, fraction_color, plain_axis
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import exponent, floats
 from paredown.theory import information_gain
@@ -29,9 +29,9 @@ _FAR = (100.0, 200.0)
 _PAPER_COLOR, _DASHES = COLORS[2], (0, (2.5, 1.8))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Both forms for every fraction."""
-    table = Table()
+    table = FigureTable()
     alpha = np.geomspace(0.1, 20, setup.size.points)
     fine = np.unique(np.concatenate([alpha, np.linspace(1.4, 2.6, setup.size.points // 2)]))  # around the peak
     few = np.unique(np.concatenate([alpha[::3], np.linspace(1.8, 4, setup.size.points // 4), [20.0]]))
@@ -49,7 +49,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Decay, gain by pruning, and the limit of 1 nat."""
     exact, far, extreme = table.where(kind="theory", form="exact"), table.where(kind="far"), table.where(kind="extreme")
     slopes = [float(exponent(_FAR, far.where(keep_fraction=f)["info_gain"])[0]) for f in FRACTIONS]
@@ -58,19 +58,19 @@ def judge(table: Table) -> list[Claim]:
     raised = [bool((exact.where(keep_fraction=f)["info_gain"] > unpruned).all()) for f in FRACTIONS[1:]]
     paper = table.where(kind="theory", form="paper")["info_gain"]
     return [
-        Claim(
+        Claim.judged(
             "At a fixed keep_fraction the information gain decays as 1 / alpha_prune.",
             bool(np.abs(np.array(slopes) + 1).max() < 0.02),
             f"Exponents at alpha_prune = 100 for keep_fraction {floats(FRACTIONS)}: {floats(slopes, 4)}.",
         ),
-        Claim(
+        Claim.judged(
             "Pruning raises the information gained per example.",
             all(raised),
             f"The exact gain is above the unpruned one at every alpha_prune for {sum(raised)} of {len(raised)} "
             f"fractions; at alpha_prune = {exact['alpha_prune'][0]:g} it is {strong[0]:.3f} "
             f"for keep_fraction 0.1 and {unpruned[0]:.3f} without pruning.",
         ),
-        Claim(
+        Claim.judged(
             "With ever more pruning the information gain converges to 1 nat per example.",
             bool(np.abs(extreme["info_gain"] - 1).max() < 0.1),
             f"Exact, for keep_fraction {extreme['keep_fraction'][0]:g} at alpha_prune = "
@@ -81,7 +81,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Exact curves solid, those with q = R dashed, and the 1 nat that was claimed."""
     with figure(path, size=(7.2, 5.0)) as (drawn, axes):
         for fraction in FRACTIONS:

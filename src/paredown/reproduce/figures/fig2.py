@@ -29,7 +29,7 @@ from paredown.plots import (
     panel_letter,
     plain_axis,
 )
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots, agreement, draw_dots, exponent, floats
 from paredown.theory import classical_constant, large_alpha_error, minimum_keep_fraction, pareto_frontier, solve
@@ -41,9 +41,9 @@ _SIMULATED_AT = 20.0  # alpha_prune of the comparison of f_min with BELOW * f_mi
 _FAR = 1e4  # alpha_prune standing for "asymptotically"
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Curves, frontiers and dots for three angles; f_min against less, near and far."""
-    table = Table()
+    table = FigureTable()
     alpha = np.geomspace(0.2, 20, setup.size.points)
     for theta in ANGLES:
         for fraction in FRACTIONS:
@@ -88,7 +88,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Agreement, cross-over, and whether f_min is the end."""
     slopes = [
         float(exponent(far["alpha_prune"], far["test_error"])[0])
@@ -113,13 +113,13 @@ def judge(table: Table) -> list[Claim]:
         )
     return [
         agreement(table.where(kind="simulation")),
-        Claim(
+        Claim.judged(
             "With an imperfect probe the Pareto frontier crosses over to the power law 1 / alpha_prune.",
             bool(np.abs(np.array(slopes) + 1).max() < 0.05 and max(steepest) < -1.1),
             f"Its local exponent at theta = {floats(ANGLES[1:])} degrees is at its steepest {floats(steepest)}, and "
             f"{floats(slopes)} at alpha_prune = 1000.",
         ),
-        Claim(
+        Claim.judged(
             "At large alpha_prune keeping less than f_min(theta) gains nothing.",
             not any(helps),
             f"{'; '.join(sentences)}. The exact law has no optimum inside: it falls to 0.50 sin(theta) / alpha_prune.",
@@ -127,7 +127,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """A: what the angle does. B to D: curves for the three angles."""
     with figure(path, size=(10.4, 8.4), nrows=2, ncols=2) as (drawn, panels):
         _sketch(panels[0, 0])
@@ -140,7 +140,7 @@ def draw(table: Table, path: Path) -> None:
             fraction_bar(drawn, row[1], FRACTIONS)
 
 
-def _curves(axes: Any, table: Table, theta: float) -> None:
+def _curves(axes: Any, table: FigureTable, theta: float) -> None:
     for fraction in FRACTIONS:
         curve = table.where(kind="theory", theta=theta, keep_fraction=fraction)
         dots = table.where(kind="simulation", theta=theta, keep_fraction=fraction)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import figure, fraction_color, panel_letter, plain_ticks
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.scaling import (
     add_laws,
     draw_frontier,
@@ -27,7 +27,7 @@ from paredown.reproduce.scaling import (
     judge_level,
     scaling_sweep,
 )
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.theory import pareto_frontier, solve
 
 NEEDS = {
@@ -38,7 +38,7 @@ NEEDS = {
 FRACTIONS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the theory, as in the paper's panel
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """A sweep for every data set that is there; two roles may fall to the same."""
     datasets = {setup.dataset(role).name: role for role in reversed(list(setup.needs))}
     metric = {"imagenet": "memorization"}
@@ -46,12 +46,12 @@ def plan(setup: Setup) -> Plan:
         name: scaling_sweep(setup, role, metric=[metric.get(name, "el2n")])
         for name, role in reversed(list(datasets.items()))
     }
-    return Plan(sweeps=sweeps, datasets=tuple(setup.dataset(role) for role in datasets.values()))
+    return FigurePlan(sweeps=sweeps, datasets=tuple(setup.dataset(role) for role in datasets.values()))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """The theory's curves, and for every data set its curves, exponents and laws."""
-    table = Table()
+    table = FigureTable()
     alpha = np.geomspace(0.2, 5, setup.size.points)
     for fraction in FRACTIONS:
         table.add("theory", keep_fraction=fraction, alpha_prune=alpha, test_error=solve(alpha, fraction).test_error)
@@ -64,13 +64,13 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Three claims for every data set."""
     parts = [table.where(data=data) for data in table.values("data")]
     return [judged(part) for judged in (judge_exponents, judge_level, judge_frontier) for part in parts]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """The theory, and a panel for every data set."""
     titles = table.values("data")
     with figure(path, size=(4.4 * (1 + len(titles)), 4.3), ncols=1 + len(titles)) as (_, panels):

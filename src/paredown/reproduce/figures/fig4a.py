@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from paredown.errors import PareError
-from paredown.laws import beats_power_law, curve, pareto_frontier
+from paredown.laws import PowerLawVerdict, beats_power_law, curve, pareto_frontier
 from paredown.plots import RANDOM_COLOR, figure, fraction_color, plain_axis
-from paredown.reproduce.base import Claim, Table
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.scaling import beats_held
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.standard_errors import standard_error
 
 NEEDS = {
@@ -37,7 +38,7 @@ MATCHED = 0.1  # the keep_fraction of the paper's claim
 WORSE = 2.0  # standard errors from which on a difference counts
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Subsets of the hardest and random ones, from several initial sizes.
 
     The paper fine-tunes every subset for 10 epochs. Of a network that ends in a frozen encoder only the classifier is
@@ -62,12 +63,12 @@ def plan(setup: Setup) -> Plan:
         config["grid"]["matched_iterations"] = [0.0]
         config["student"] = {"recipe": "vit"}
         config["probe"]["epochs"] = 2
-    return Plan(sweeps={"fine-tuning": config}, datasets=(data,))
+    return FigurePlan(sweeps={"fine-tuning": config}, datasets=(data,))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """The test error of every network."""
-    table = Table()
+    table = FigureTable()
     for row in setup.sweep(plan(setup).sweeps["fine-tuning"]).table.to_pylist():
         table.add(
             "network",
@@ -82,7 +83,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def differences(table: Table, strategy: str, keep_fraction: float) -> np.ndarray[Any, Any]:
+def differences(table: FigureTable, strategy: str, keep_fraction: float) -> np.ndarray[Any, Any]:
     """Test error less that of the whole set, seed by seed, from the largest initial set."""
     largest = table.where(initial_size=max(table["initial_size"]))
     error = {row["seed"]: row["test_error"] for row in largest.where(strategy="full").rows}
@@ -90,8 +91,8 @@ def differences(table: Table, strategy: str, keep_fraction: float) -> np.ndarray
     return np.array([row["test_error"] - error[row["seed"]] for row in rows])
 
 
-def judge(table: Table) -> list[Claim]:
-    """Both claims, the second in the words of `paredown.laws.beats_power_law`."""
+def judge(table: FigureTable) -> list[Claim]:
+    """Both claims, the second by `paredown.laws.beats_power_law`."""
     told = []
     for strategy in ("hard", "random"):
         for fraction in sorted(f for f in table.values("keep_fraction") if f < 1):
@@ -101,7 +102,7 @@ def judge(table: Table) -> list[Claim]:
     full = table.where(initial_size=max(table["initial_size"]), strategy="full")
     verdict, sentence = _beats(table)
     return [
-        Claim(
+        Claim.judged(
             f"Fine-tuning on the hardest {MATCHED:.0%} matches or exceeds fine-tuning on everything.",
             bool(held),
             f"{table.rows[0]['data']}: everything ({full['kept'][0]:,.0f}) has a test error of "
@@ -113,23 +114,23 @@ def judge(table: Table) -> list[Claim]:
             )
             + ".",
         ),
-        Claim("Pruning the data of fine-tuning beats power law scaling.", verdict == "beats", sentence),
+        Claim.judged("Pruning the data of fine-tuning beats power law scaling.", beats_held(verdict), sentence),
     ]
 
 
-def _beats(table: Table) -> tuple[str, str]:
+def _beats(table: FigureTable) -> tuple[PowerLawVerdict, str]:
     """The verdict on the frontier over fractions against random subsets."""
-    pruned = Table(row for row in table.rows if row["strategy"] in ("hard", "full"))
-    chance = Table(row for row in table.rows if row["strategy"] in ("random", "full"))
+    pruned = FigureTable(row for row in table.rows if row["strategy"] in ("hard", "full"))
+    chance = FigureTable(row for row in table.rows if row["strategy"] in ("random", "full"))
     try:
         frontier = pareto_frontier(pruned["kept"], pruned["keep_fraction"], pruned["test_error"], seed=pruned["seed"])
         found = beats_power_law(frontier.curve, curve(chance["kept"], chance["test_error"]))
     except PareError as error:  # too few points on the frontier
-        return "cannot tell", f"Cannot tell: {error}"
+        return PowerLawVerdict.CANNOT_TELL, f"Cannot tell: {error}"
     return found.verdict, found.sentence
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Test error against examples kept: a curve for every fraction, random subsets in grey."""
     with figure(path, size=(7.4, 4.8)) as (_, axes):
         chance = [row for row in table.rows if row["strategy"] in ("random", "full")]

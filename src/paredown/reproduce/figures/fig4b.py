@@ -19,9 +19,9 @@ import numpy as np
 
 from paredown.evaluate import linear_probe
 from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_axis
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.data_folders import Dataset
-from paredown.reproduce.setup import Plan, Scoring, Setup
+from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
 from paredown.reproduce.trained_networks import (
     as_recipe,
     open_network,
@@ -44,7 +44,7 @@ _PENALTIES = (1e-3, 1e-2, 1e-1)
 _TICKS = (0.5, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 40, 60, 80)  # per cent
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Pretraining on everything, on the hardest and on random subsets, and the recipe of fine-tuning."""
     data, target = setup.dataset(), setup.dataset("target")
     fractions = setup.choose(tiny=(0.5, 1.0), cpu=(0.25, 0.5, 1.0), paper=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
@@ -67,7 +67,7 @@ def plan(setup: Setup) -> Plan:
     if setup.scale != "paper":
         steps = setup.choose(tiny=40, cpu=800, paper=0)
         config["student"] |= {"recipe": "tiny_cnn", "steps": steps, **_small(data)}
-    return Plan(
+    return FigurePlan(
         sweeps={"pretraining": config},
         scorings={"pretraining": scoring},
         networks=((_fine_tuning(setup), target),),
@@ -75,13 +75,13 @@ def plan(setup: Setup) -> Plan:
     )
 
 
-def _scoring(setup: Setup, data: Dataset, metric: str) -> Scoring:
+def _scoring(setup: Setup, data: Dataset, metric: str) -> SharedScoring:
     """Memorization from 2,000 networks on ImageNet; on small images EL2N of perceptrons that see their pixels."""
     if setup.scale == "paper":
         # Together with the influences, as in the benchmark of metrics: one training for both.
         networks = {"recipe": "resnet50", "members": 2000}
-        return Scoring(data.images("swav"), (metric, "influence_max", "influence_sum_abs"), networks)
-    return Scoring(
+        return SharedScoring(data.images("swav"), (metric, "influence_max", "influence_sum_abs"), networks)
+    return SharedScoring(
         data.features_of_images(), (metric,), {"members": setup.choose(tiny=2, cpu=5, paper=0), "threads": 1}
     )
 
@@ -96,7 +96,7 @@ def _fine_tuning(setup: Setup) -> Recipe:
     return find_recipe("tiny_cnn", name="tiny_cnn_finetune", **_small(setup.dataset()) | {"learning_rate": 1e-3})
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """The test error on the target after fine-tuning every pretrained network, and one that was not pretrained."""
     planned = plan(setup)
     setup.score(planned.scorings["pretraining"])
@@ -112,7 +112,7 @@ def measure(setup: Setup) -> Table:
         "probe": setup.scale != "paper",
     }
     found = setup.run("paredown.reproduce.figures.fig4b:fine_tune", jobs, common=common, label="fine-tuning")
-    table = Table()
+    table = FigureTable()
     names = {"data": setup.dataset().title, "target": setup.dataset("target").title}
     ways = [{**student.way, "pretraining_error": student.test_error} for student in students]
     ways += [{"strategy": "none", "keep_fraction": 0.0, "seed": seed} for seed in seeds]
@@ -141,19 +141,19 @@ def fine_tune(common: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     return {"tuned_on": wanted, "test_error": error, "probe_error": probe_error}
 
 
-def differences(table: Table, strategy: str, keep_fraction: float, measure: str = "test_error") -> Any:
+def differences(table: FigureTable, strategy: str, keep_fraction: float, measure: str = "test_error") -> Any:
     """Less the same measure after pretraining on everything, seed by seed."""
     whole = {row["seed"]: row[measure] for row in table.where(strategy="full").rows}
     rows = table.where(strategy=strategy, keep_fraction=keep_fraction).rows
     return np.array([row[measure] - whole[row["seed"]] for row in rows])
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Half of the data against all of them, by fine-tuning; nothing is shown where pretraining does not help."""
     full, scratch = table.where(strategy="full"), table.where(strategy="none")
     half = differences(table, "hard", HALF)
     helps = full["test_error"].mean() < scratch["test_error"].mean()
-    caveat = "" if helps else "Cannot tell: pretraining is of no use here. "
+    caveat = "" if helps else "Cannot tell: pretraining does not help here. "
     told = [
         f"{strategy} {fraction:g}: {_told(differences(table, strategy, fraction))}"
         + (f" (linear probe {_told(differences(table, strategy, fraction, 'probe_error'))})" if probed else "")
@@ -162,9 +162,9 @@ def judge(table: Table) -> list[Claim]:
         for fraction in sorted(table.where(strategy=strategy).values("keep_fraction"))
     ]
     return [
-        Claim(
+        Claim.judged(
             "Pretraining on the hardest 50 % matches or exceeds pretraining on everything.",
-            bool(helps and half.mean() <= WORSE * standard_error(half)),
+            half.mean() <= WORSE * standard_error(half) if helps else None,
             f"{caveat}{full.rows[0]['target']} after fine-tuning on {full['tuned_on'][0]:,.0f} examples: error "
             f"{100 * full['test_error'].mean():.2f} % if pretrained on all of {full.rows[0]['data']}, "
             f"{100 * scratch['test_error'].mean():.2f} % without pretraining; differences to the former in points: "
@@ -178,7 +178,7 @@ def _told(apart: Any) -> str:
     return f"{100 * apart.mean():+.2f} ± {100 * standard_error(apart):.2f}"
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Error on the target against the share of the pretraining data: fine-tuned, and by a linear probe."""
     measures = {"test_error": "fine-tuned"} | (
         {"probe_error": "linear probe on frozen features"} if "probe_error" in table.rows[0] else {}
@@ -190,7 +190,7 @@ def draw(table: Table, path: Path) -> None:
                 ("random", RANDOM_COLOR, "pretrained on random subsets"),
                 ("hard", COLORS[0], "pretrained on the hardest"),
             ):
-                rows = Table(row for row in table.rows if row["strategy"] in (strategy, "full"))
+                rows = FigureTable(row for row in table.rows if row["strategy"] in (strategy, "full"))
                 fractions = sorted(rows.values("keep_fraction"))
                 errors = [100 * rows.where(keep_fraction=fraction)[measure] for fraction in fractions]
                 means, spread = [e.mean() for e in errors], [2 * standard_error(e) for e in errors]

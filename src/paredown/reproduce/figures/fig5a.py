@@ -21,25 +21,25 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from paredown.plots import figure
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
 from paredown.reproduce.metric_comparison import TITLES, score_benchmark, scorings, training_set
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 
 ALIKE = 0.7  # the paper's bound for "fairly similar"
 _TRIO = ("el2n_20", "ddd", "memorization")
 _STEADY = 0.3  # below this reliability scores are noise, and correlate with nothing
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Scores alone: nothing is trained on pruned sets."""
-    return Plan(scorings=scorings(setup), datasets=(training_set(setup),))
+    return FigurePlan(scorings=scorings(setup), datasets=(training_set(setup),))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Spearman's correlation of every pair, and the reliability of each metric's own scores."""
     scores = score_benchmark(setup)
-    table = Table()
+    table = FigureTable()
     for name, scored in scores.items():
         report = scored.provenance.get("report", {})
         known = {key: float(report[key]) for key in ("models", "split_half", "reliability") if key in report}
@@ -58,12 +58,12 @@ def rank_correlations(values: NDArray[np.floating]) -> NDArray[np.float64]:
     return correlation
 
 
-def _matrix(table: Table) -> tuple[list[str], NDArray[np.float64]]:
+def _matrix(table: FigureTable) -> tuple[list[str], NDArray[np.float64]]:
     pairs = table.where(kind="correlation")
     return pairs.values("metric"), pairs.grid("spearman", "metric", "other")
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """The three that the paper names, and the share of all other pairs above its bound."""
     names, matrix = _matrix(table)
 
@@ -78,14 +78,14 @@ def judge(table: Table) -> list[Claim]:
     alike = [pair for pair in steady if between(*pair) > ALIKE]
     strengths = sorted(between(*pair) for pair in steady)
     return [
-        Claim(
+        Claim.judged(
             f"EL2N, DDD and memorization are alike: rank correlations above {ALIKE}.",
             min(trio.values()) > ALIKE,
             f"{known.rows[0]['data']}, {known.rows[0]['examples']:,.0f} examples: "
             + "; ".join(f"{TITLES[a]} and {TITLES[b]} {value:.2f}" for (a, b), value in trio.items())
             + ".",
         ),
-        Claim(
+        Claim.judged(
             "Apart from these there is much diversity among the metrics.",
             2 * len(alike) < len(steady),
             f"{len(alike)} of {len(steady)} other pairs are above {ALIKE}; from {strengths[0]:.2f} to "
@@ -95,7 +95,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """A heat map in the order of an average-linkage clustering of its rows, the trees beside it."""
     from scipy.cluster.hierarchy import dendrogram, linkage
 

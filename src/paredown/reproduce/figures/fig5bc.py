@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from paredown.plots import RANDOM_COLOR, figure, panel_letter
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.metric_comparison import (
     FLOOR,
     PROTOTYPES,
@@ -37,24 +37,24 @@ from paredown.reproduce.metric_comparison import (
     training_set,
 )
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 
 AT = 0.8  # the fraction at which the paper compares with the full set
 _UNTIL = 0.8  # "until only 70-80 % of the data is kept"
 _FULL_COLOR = "#222222"
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Students on the hardest examples by each metric, every class keeping half its share."""
     sweep = benchmark_sweep(setup, balance=[FLOOR])
-    return Plan(sweeps={"floor": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
+    return FigurePlan(sweeps={"floor": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Accuracies with differences to random and to the full set, seed by seed; top-5 with 1,000 classes."""
     score_benchmark(setup)
     swept = setup.sweep(plan(setup).sweeps["floor"]).table
-    table, top = Table(), setup.choose(tiny=1, cpu=1, paper=5)
+    table, top = FigureTable(), setup.choose(tiny=1, cpu=1, paper=5)
     table.add("data", data=setup.dataset().title, examples=max(swept["initial_size"].to_pylist()))
     add_accuracies(table, swept, top=top, balance=FLOOR)
     measured = accuracies(swept, top)
@@ -66,7 +66,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """The paper's yardstick for "matches": two standard deviations of a training on the full set."""
     full = table.where(kind="full").rows[0]
     margin = 2 * full["deviation"]
@@ -78,7 +78,7 @@ def judge(table: Table) -> list[Claim]:
     against = table.where(kind="prototypes - memorization").rows
     compared = [row for row in against if row["keep_fraction"] >= _UNTIL]
     return [
-        Claim(
+        Claim.judged(
             f"Only a few metrics match training on everything when {AT:.0%} are kept.",
             0 < len(matching) <= len(at) / 2,
             f"All {_data(table)}: top-{full['top']:.0f} accuracy {100 * full['accuracy']:.2f} %, two standard "
@@ -87,7 +87,7 @@ def judge(table: Table) -> list[Claim]:
             + "; ".join(f"{TITLES[name]} {_told(row, 'full_difference')}" for name, row in at.items())
             + ".",
         ),
-        Claim(
+        Claim.judged(
             "Most metrics beat random pruning.",
             2 * len(better) > len(over),
             f"Over the fractions of Table 1 (0.9 to 0.6), by more than two standard errors: {len(better)} of "
@@ -95,7 +95,7 @@ def judge(table: Table) -> list[Claim]:
             + "; ".join(f"{TITLES[row['metric']]} {_told(row, 'difference')}" for row in over)
             + ".",
         ),
-        Claim(
+        Claim.judged(
             "Self-supervised prototypes match or exceed memorization, until 70 to 80 % are kept.",
             all(row["difference"] >= -margin for row in compared),
             "Prototypes less memorization, in points of accuracy: "
@@ -105,7 +105,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def _data(table: Table) -> str:
+def _data(table: FigureTable) -> str:
     row = table.where(kind="data").rows[0]
     return f"{row['examples']:,.0f} examples ({row['data']})"
 
@@ -118,7 +118,7 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(TITLES[name] for name in names) or "none"
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Accuracy over the fraction kept: B the metrics there were before, C the prototypes beside memorization."""
     with figure(path, size=(11.4, 5.4), ncols=2, sharey=True) as (drawn, panels):
         for axes, names, letter, title in zip(
@@ -137,7 +137,7 @@ def draw(table: Table, path: Path) -> None:
         )
 
 
-def accuracy_panel(axes: Any, table: Table, names: Sequence[str]) -> None:
+def accuracy_panel(axes: Any, table: FigureTable, names: Sequence[str]) -> None:
     """Curves of some metrics over random's band and the line of the full set; what is far below is told in words."""
     full = table.where(kind="full").rows[0]
     chance = table.where(kind="random")

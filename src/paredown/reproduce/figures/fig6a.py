@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.plots import COLORS, figure, panel_letter
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.extreme_images import NEEDS, class_name
-from paredown.reproduce.setup import Plan, Scoring, Setup
+from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
 from paredown.sources import load_column, open_source
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan", "spread"]
@@ -28,15 +28,15 @@ APART = 2.0  # times as many clusters for the most dispersed class as for the mo
 _NAMED = 40  # classes whose names fit beside the picture
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """As many clusters as classes, as in the paper; some more where there are only ten classes."""
     data = setup.dataset()
     source = data.images("swav") if setup.scale == "paper" else data.features()
     k = setup.choose(tiny=20, cpu=30, paper=data.classes)
-    return Plan(scorings={"clusters": Scoring(source, ("prototypes",), {"k": k})}, datasets=(data,))
+    return FigurePlan(scorings={"clusters": SharedScoring(source, ("prototypes",), {"k": k})}, datasets=(data,))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """P(class | cluster) wherever it is not zero, and for each class over how many clusters it is spread."""
     scoring = plan(setup).scorings["clusters"]
     scores = setup.score(scoring)["prototypes"]
@@ -46,7 +46,7 @@ def measure(setup: Setup) -> Table:
     np.add.at(counts, (scores.clusters, codes), 1)
     counts = counts[counts.sum(axis=1) > 0]
     counts = counts[_ordered(counts)]
-    table = Table()
+    table = FigureTable()
     share = counts / counts.sum(axis=1, keepdims=True)
     for cluster, code in np.argwhere(counts > 0):
         table.add(
@@ -75,7 +75,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def _classes(setup: Setup, scoring: Scoring, ids: NDArray) -> tuple[list[str], NDArray[np.int64]]:
+def _classes(setup: Setup, scoring: SharedScoring, ids: NDArray) -> tuple[list[str], NDArray[np.int64]]:
     """Names of the classes, and the code of each scored example."""
     main, images = setup.dataset(), setup.dataset("images")
     labels = None if setup.scale == "paper" else load_column(Path(scoring.data["labels"]))
@@ -102,7 +102,7 @@ def _ordered(counts: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.lexsort([-share.max(axis=1), share.argmax(axis=1)])
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """The most aligned class against chance and against the most dispersed one."""
     classes, chance = table.where(kind="class"), table.where(kind="chance").rows[0]
     order = np.argsort(classes["spread"])
@@ -113,7 +113,7 @@ def judge(table: Table) -> list[Claim]:
         f"purity {row['purity']:.2f}"
     )
     return [
-        Claim(
+        Claim.judged(
             "Some classes are aligned with few clusters, others are dispersed across many.",
             bool(held),
             f"{table.rows[0]['data']}, {chance['clusters']:.0f} clusters: effective number of clusters (exp of the "
@@ -123,7 +123,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """The heat map, and the spread of each class."""
     cells, classes = table.where(kind="cell"), table.where(kind="class")
     chance = table.where(kind="chance").rows[0]

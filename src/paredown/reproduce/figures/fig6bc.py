@@ -14,9 +14,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from paredown.plots import figure, panel_letter
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.extreme_images import NEEDS, TITLES, add_extremes, class_name, find_images, picture, plan_scores
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 
@@ -26,24 +26,24 @@ CATEGORY = {"imagenet": 100}  # black swan, the paper's class
 _OTHER = 2  # of ten classes, a bird of CIFAR-10
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Scores by both metrics."""
     return plan_scores(setup, METRICS)
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """The images, and how alike those of each end are."""
-    table = Table()
+    table = FigureTable()
     found = find_images(setup, METRICS)
     add_extremes(table, found, [CATEGORY.get(found.data.name, _OTHER)], shown=SHOWN)
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """By the mean cosine of the embeddings of the images shown."""
     rows = table.where(kind="alike").rows
     return [
-        Claim(
+        Claim.judged(
             "The easiest images of a class resemble each other more than the hardest.",
             all(row["easy"] > row["hard"] for row in rows),
             f"{rows[0]['data']}, class {class_name(rows[0]['category'])}, {SHOWN} of {rows[0]['examples']:.0f} images "
@@ -54,7 +54,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Easiest above, hardest below."""
     images = table.where(kind="image")
     with figure(path, size=(8.6, 2.6), ncols=len(METRICS)) as (drawn, panels):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.plots import FRONTIER_COLOR, figure, fraction_bar, fraction_color, panel_letter
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots, floats
 from paredown.theory import solve
@@ -28,9 +28,9 @@ FRACTIONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
 _STRAIGHT = 0.9  # r^2 from which on a line is called one
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Timed dots, the line through them, and the theory's curves at the times of the line."""
-    table = Table()
+    table = FigureTable()
     points = [
         {"alpha_prune": float(a), "keep_fraction": f}
         for a in np.linspace(1.5, 8, max(4, setup.size.dots))
@@ -51,12 +51,12 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def _error_at(seconds: NDArray[np.float64], curve: Table) -> NDArray[np.float64]:
+def _error_at(seconds: NDArray[np.float64], curve: FigureTable) -> NDArray[np.float64]:
     order = np.argsort(curve["seconds"])
     return np.interp(seconds, curve["seconds"][order], curve["test_error"][order], left=0.5)
 
 
-def _add_line(table: Table, kind: str, dots: Table, **columns: float) -> np.poly1d:
+def _add_line(table: FigureTable, kind: str, dots: FigureTable, **columns: float) -> np.poly1d:
     """Regress seconds on alpha_prune and add the line to the table."""
     line = np.poly1d(np.polyfit(dots["alpha_prune"], dots["seconds"], 1))
     residual = dots["seconds"] - line(dots["alpha_prune"])
@@ -65,7 +65,7 @@ def _add_line(table: Table, kind: str, dots: Table, **columns: float) -> np.poly
     return line
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """A line, and less error in equal time."""
     common, lines = table.where(kind="line of all").rows[0], table.where(kind="line")
     dots = table.where(kind="simulation")
@@ -74,7 +74,7 @@ def judge(table: Table) -> list[Claim]:
     order = np.argsort(pruned["seconds"])
     reached = float(np.exp(np.interp(budget, pruned["seconds"][order], np.log(pruned["test_error"][order]))))
     return [
-        Claim(
+        Claim.judged(
             "The time to train grows linearly with alpha_prune, one line for all fractions.",
             common["r_squared"] > _STRAIGHT,
             f"T = {1000 * common['slope']:.2g} alpha_prune {1000 * common['intercept']:+.2g} milliseconds explains "
@@ -82,7 +82,7 @@ def judge(table: Table) -> list[Claim]:
             f"{floats(FRACTIONS)} has slope {floats(1000 * lines['slope'], 2)} and r^2 "
             f"{floats(lines['r_squared'], 2)}.",
         ),
-        Claim(
+        Claim.judged(
             "Pruning beats the power law in compute too.",
             reached < 0.5 * without,
             f"In the {1000 * budget:.0f} milliseconds in which unpruned data reach a test error of {without:.4f}, the "
@@ -91,7 +91,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """A: times and the lines. B: errors over time."""
     common = table.where(kind="line of all").rows[0]
     x = np.array([0.0, 8.0])

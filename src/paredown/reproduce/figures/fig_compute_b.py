@@ -18,9 +18,9 @@ import numpy as np
 
 from paredown.evaluate import count_training_flops
 from paredown.plots import RANDOM_COLOR, figure, fraction_bar, fraction_color, panel_letter, plain_ticks
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.rehearsal import network_cost
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.reproduce.theory_checks import floats
 from paredown.standard_errors import standard_error
 from paredown.sweeps import read_settings
@@ -33,9 +33,9 @@ _NEAR = 1.1  # converged: within this factor of the error at the end
 _SIMILAR = 1.5  # times as many epochs
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Equal epochs: the matched-iterations factor is 0."""
-    return Plan(
+    return FigurePlan(
         sweeps={role: _config(setup, role) for role in setup.needs},
         datasets=tuple(setup.dataset(role) for role in setup.needs),
     )
@@ -59,9 +59,9 @@ def _config(setup: Setup, role: str) -> dict[str, Any]:
     }
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Mean test error after every epoch, how soon it is near its end, and the FLOPs of each run."""
-    table = Table()
+    table = FigureTable()
     for role, config in plan(setup).sweeps.items():
         recipe = read_settings(config).student.resolve()
         forward = network_cost(recipe, setup.dataset(role)).flops
@@ -93,22 +93,22 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """For every data set: epochs to converge, and error for equal compute."""
     claims = []
     for data in table.values("data"):
         runs = table.where(kind="run", data=data)
-        pruned = Table(row for row in runs.rows if row["metric"] != "random" or row["keep_fraction"] == 1)
+        pruned = FigureTable(row for row in runs.rows if row["metric"] != "random" or row["keep_fraction"] == 1)
         epochs = pruned["converged"]
         claims.append(
-            Claim(
+            Claim.judged(
                 "At equal epochs networks converge equally quickly, whatever the fraction kept.",
                 bool(epochs.max() <= _SIMILAR * epochs.min()),
                 f"{data}: epochs until the test error is within {100 * (_NEAR - 1):.0f} % of its last value, at "
                 f"keep_fraction {floats(pruned['keep_fraction'])}: {floats(epochs)}.",
             )
         )
-        hard = Table(row for row in pruned.rows if row["keep_fraction"] < 1)
+        hard = FigureTable(row for row in pruned.rows if row["keep_fraction"] < 1)
         chance = [runs.where(metric="random", keep_fraction=f).rows[0] for f in hard["keep_fraction"]]
         better = [h["test_error"] < c["test_error"] for h, c in zip(hard.rows, chance, strict=True)]
         full = runs.where(keep_fraction=1.0).rows[0]
@@ -118,7 +118,7 @@ def judge(table: Table) -> list[Claim]:
             for row, other in zip(hard.rows, chance, strict=True)
         )
         claims.append(
-            Claim(
+            Claim.judged(
                 "For the same compute the hardest examples give a lower error than random ones.",
                 all(better),
                 f"{data}: all examples {100 * full['test_error']:.2f} % error with {full['flops']:.2g} FLOPs; {told}.",
@@ -127,7 +127,7 @@ def judge(table: Table) -> list[Claim]:
     return claims
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Learning curves on the left, error against FLOPs on the right, for every data set."""
     titles = table.values("data")
     with figure(path, size=(10.6, 4.3 * len(titles)), ncols=2, nrows=len(titles), squeeze=False) as (drawn, grid):

@@ -14,9 +14,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from paredown.plots import figure
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.extreme_images import NEEDS, TITLES, add_extremes, class_name, find_images, picture, plan_scores
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.standard_errors import standard_error
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
@@ -27,23 +27,23 @@ _DRAWN = 3  # classes
 PAPER = (100, 200, 300, 500)  # black swan and the others that the paper shows
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Scores by every metric."""
     return plan_scores(setup, list(TITLES))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """The images of the classes that are drawn, and for every class how alike those of each end are."""
     found = find_images(setup, list(TITLES))
     drawn = list(PAPER) if setup.scale == "paper" else list(range(2, 2 + _DRAWN))
-    table = Table()
+    table = FigureTable()
     classes = drawn if setup.scale == "paper" else [*drawn, *(c for c in range(found.data.classes) if c not in drawn)]
     add_extremes(table, found, classes, shown=SHOWN)
     shown = {found.classes[code] for code in drawn}
-    return Table(row for row in table.rows if row["kind"] == "alike" or row["category"] in shown)
+    return FigureTable(row for row in table.rows if row["kind"] == "alike" or row["category"] in shown)
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Every metric by itself, over classes."""
     alike = table.where(kind="alike")
     told, held = [], []
@@ -56,7 +56,7 @@ def judge(table: Table) -> list[Claim]:
     lacking = [TITLES[metric] for metric, enough in zip(alike.values("metric"), held, strict=True) if not enough]
     count = len(alike.values("category"))
     return [
-        Claim(
+        Claim.judged(
             "By every metric the easiest images of a class resemble each other more than the hardest.",
             all(held),
             f"{alike.rows[0]['data']}, {SHOWN} images at each end of {count} classes, mean cosine between their "
@@ -66,7 +66,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """A strip for each metric and class: the easiest above, the hardest below."""
     images = table.where(kind="image")
     metrics, classes = images.values("metric"), images.values("category")

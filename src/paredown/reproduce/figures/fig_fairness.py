@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure, panel_letter
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.metric_comparison import (
     FLOOR,
     TITLES,
@@ -29,7 +29,7 @@ from paredown.reproduce.metric_comparison import (
     training_set,
 )
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 
 SHOWN = ("el2n_20", "memorization", "prototypes")
 AT = 0.8
@@ -37,13 +37,13 @@ SIMILAR = 0.9  # least correlation over classes, and
 CHANGE = 0.02  # most mean change of a class's accuracy, that count as "quite similar"
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """The students of Fig. 5B and C."""
     sweep = benchmark_sweep(setup, balance=[FLOOR])
-    return Plan(sweeps={"floor": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
+    return FigurePlan(sweeps={"floor": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Accuracies of every class with both training sets, and whether the worst third of the classes lost more.
 
     How well a class is predicted is the mean of both accuracies: sorted by one of them alone, the noise in it would
@@ -51,7 +51,7 @@ def measure(setup: Setup) -> Table:
     """
     score_benchmark(setup)
     swept = setup.sweep(plan(setup).sweeps["floor"]).table
-    table = Table()
+    table = FigureTable()
     table.add("data", data=setup.dataset().title, examples=max(swept["initial_size"].to_pylist()))
     full = class_accuracies(swept, "random", 1.0, 0.0)
     runs = {metric: class_accuracies(swept, metric, AT, FLOOR) for metric in SHOWN}
@@ -95,14 +95,14 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Similarity over classes, and the difference between the worst third and the others."""
     rows = [row for row in table.where(kind="metric").rows if row["metric"] in SHOWN]
     chance = table.where(kind="metric", metric="random").rows[0]
     similar = [row for row in rows if row["correlation"] >= SIMILAR and row["size_of_change"] <= CHANGE]
     lost = [row for row in rows if row["worst_less_rest"] < -2 * row["worst_less_rest_stderr"]]
     return [
-        Claim(
+        Claim.judged(
             f"Class by class, the accuracy after training on {AT:.0%} is similar to that of the full set.",
             len(similar) == len(rows),
             "; ".join(
@@ -112,7 +112,7 @@ def judge(table: Table) -> list[Claim]:
             )
             + ".",
         ),
-        Claim(
+        Claim.judged(
             "The classes that are predicted worst lose slightly more.",
             len(lost) == len(rows),
             "Change of the worst third of the classes less that of the others, in points: "
@@ -126,7 +126,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """One point per class: pruned across, full up, the line of no change and the line through the points."""
     points = table.where(kind="class")
     shown = np.concatenate([points["pruned"], points["full"]])
@@ -142,7 +142,7 @@ def draw(table: Table, path: Path) -> None:
         drawn.suptitle(f"Accuracy class by class, {AT:.0%} kept ({about})", x=0.02, ha="left", fontsize=11)
 
 
-def _scatter(axes: Any, points: Table, line: dict[str, float], span: tuple[float, float]) -> None:
+def _scatter(axes: Any, points: FigureTable, line: dict[str, float], span: tuple[float, float]) -> None:
     axes.plot(span, span, color=COLORS[2], linewidth=1.2, label="no change")
     ends = np.array([points["pruned"].min(), points["pruned"].max()])
     axes.plot(ends, line["intercept"] + line["slope"] * ends, color=COLORS[0], linewidth=1.8, label="least squares")

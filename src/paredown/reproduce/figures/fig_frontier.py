@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import COLORS, OPTIMUM_COLOR, figure, panel_letter, plain_axis
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.theory import fit_frontier, pareto_frontier
 
@@ -35,9 +35,9 @@ _COLORS = {
 }
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """The frontier, the four fits, and how well each fits as the range grows."""
-    table = Table()
+    table = FigureTable()
     longest = np.linspace(START, _LONGEST, 100 + 2 * setup.size.points)
     frontier = pareto_frontier(longest, min_keep_fraction=CUT_OFF)
     table.add(
@@ -69,7 +69,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """At least exponential, and faster."""
     error = {row["form"]: row["rms_log_error"] for row in table.where(kind="goodness").rows}
     explained = {row["form"]: row["r_squared"] for row in table.where(kind="goodness").rows}
@@ -78,12 +78,12 @@ def judge(table: Table) -> list[Claim]:
     over = f"alpha_prune {START:g} to {END:g}, keep_fraction >= {CUT_OFF:g}"
     free = float(table.where(kind="frontier without cut-off")["test_error"][0])
     return [
-        Claim(
+        Claim.judged(
             "An exponential fits the Pareto frontier better than a power law.",
             error["exponential"] < error["power law"],
             f"Root mean square residuals of log error over {over}: {numbers}.",
         ),
-        Claim(
+        Claim.judged(
             "The frontier falls faster than exponentially: a factorial fits better still.",
             min(error["factorial"], error["iterated factorial"]) < error["exponential"],
             f"Over {over}, {order[0]} fits best. But it depends on the range; best by its end: "
@@ -93,7 +93,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def _best_by_range(table: Table) -> str:
+def _best_by_range(table: FigureTable) -> str:
     """Which form fits best, for ranges from START to where."""
     ranges = table.where(kind="range")
     ends = ranges.values("alpha_prune")
@@ -103,7 +103,7 @@ def _best_by_range(table: Table) -> str:
     return "; ".join(f"{ends[part[0]]:.2g} to {ends[part[-1]]:.2g} {best[part[0]]}" for part in stretches)
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """A: frontier and fits. B: goodness against the range."""
     with figure(path, size=(10.6, 4.4), ncols=2) as (_, (left, right)):
         frontier = table.where(kind="frontier")

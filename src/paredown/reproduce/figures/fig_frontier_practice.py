@@ -17,37 +17,37 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import COLORS, FRONTIER_COLOR, RANDOM_COLOR, figure, plain_ticks
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.scaling import add_laws, judge_level, scaling_sweep
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 
 NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("svhn",)},
 }
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """The sweep of the other figures with a size between every two of its sizes."""
     config = scaling_sweep(setup)
     sizes = config["grid"]["initial_size"]
     between = [round(float(np.sqrt(a * b))) for a, b in pairwise(sizes)]
     config["grid"]["initial_size"] = sorted(sizes if setup.scale == "tiny" else [*sizes, *between])
-    return Plan(sweeps={"frontier": config}, datasets=(setup.dataset(),))
+    return FigurePlan(sweeps={"frontier": config}, datasets=(setup.dataset(),))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """The frontier and the laws on it."""
-    table = Table()
+    table = FigureTable()
     add_laws(table, setup.sweep(plan(setup).sweeps["frontier"]).table, setup.dataset().title)
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """By AICc, and whether that is decided."""
     laws = {row["law"]: row for row in table.where(kind="law").rows}
     if not laws:
         sentence = table.where(kind="verdict").rows[0]["sentence"]
-        return [Claim("An exponential fits the frontier better than a power law.", False, f"{sentence}.")]
+        return [Claim.judged("An exponential fits the frontier better than a power law.", None, sentence)]
     power, exponential = (
         min((row for name, row in laws.items() if name.startswith(form)), key=lambda row: row["aicc"])
         for form in ("power", "exponential")
@@ -56,7 +56,7 @@ def judge(table: Table) -> list[Claim]:
     plain = laws["power"]["aicc"] - laws["exponential"]["aicc"]
     frontier = table.where(kind="frontier")
     return [
-        Claim(
+        Claim.judged(
             "An exponential fits the frontier better than a power law.",
             ahead >= 6,  # an Akaike weight of 0.95
             f"{table.rows[0]['data']}, {len(frontier)} sizes from {min(frontier['kept']):,.0f} to "
@@ -69,7 +69,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """The frontier with its intervals and the fitted laws."""
     frontier, random = table.where(kind="frontier"), table.where(kind="random")
     styles = {"power": (COLORS[0], "-"), "exponential": (COLORS[3], "-")}

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from paredown.plots import RANDOM_COLOR, figure
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.metric_comparison import METRICS, TITLES, metric_style, score_benchmark, scorings, training_set
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.scores import Labels
 
 _BINS = 24
@@ -33,19 +33,19 @@ _SHARES = (0.25, 0.5, 0.75)
 _TIMES = 10  # as much variance between classes as by chance: "strongly"
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Scores alone."""
-    return Plan(scorings=scorings(setup), datasets=(training_set(setup),))
+    return FigurePlan(scorings=scorings(setup), datasets=(training_set(setup),))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Histograms of the ranks of scores class by class, and the share of their variance that lies between classes.
 
     Scores of different metrics have different units, and some are mostly ties; their ranks, as a share of all
     examples, are 0 for the easiest and 1 for the hardest, and evenly spread in a class like any other.
     """
     scores = score_benchmark(setup)
-    table = Table()
+    table = FigureTable()
     labels = scores["random"].labels
     assert isinstance(labels, Labels)
     n, classes = len(labels.codes), len(labels.classes)
@@ -82,14 +82,14 @@ def variance_between(values: NDArray[np.floating], codes: NDArray[Any]) -> float
     return float((counts[there] * (means - values.mean()) ** 2).sum() / total) if total > 0 else 0.0
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Every metric against the share of variance that classes have by chance."""
     about = table.where(kind="data").rows[0]
     rows = {row["metric"]: row for row in table.where(kind="metric").rows}
     chance = about["by_chance"]
     weak = [name for name in METRICS if rows[name]["between_classes"] < _TIMES * chance]
     return [
-        Claim(
+        Claim.judged(
             "The scores of every metric differ strongly from class to class.",
             not weak,
             f"Share of the variance of ranks between the {about['classes']:.0f} classes ({chance:.4f} expected by "
@@ -104,7 +104,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """A panel for every metric, in it a row for every class, the class with the lowest median at the bottom."""
     with figure(path, size=(11.4, 8.4), nrows=3, ncols=4, sharex=True) as (drawn, grid):
         for axes, metric in zip(grid.flat, ("random", *METRICS), strict=False):
@@ -128,7 +128,7 @@ def draw(table: Table, path: Path) -> None:
         drawn.suptitle(title, x=0.02, ha="left", fontsize=11)
 
 
-def _rows(axes: Any, table: Table, metric: str) -> None:
+def _rows(axes: Any, table: FigureTable, metric: str) -> None:
     color = RANDOM_COLOR if metric == "random" else metric_style(metric)["color"]
     classes = sorted(table.where(kind="class", metric=metric).rows, key=lambda row: row["median"])
     all_histograms = table.where(kind="histogram", metric=metric)

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.metric_comparison import FLOOR, METRICS, TITLES, score_benchmark, scorings, training_set
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.scores import Labels
 from paredown.selection import balance_of_counts, select
 
@@ -33,15 +33,15 @@ _SOLVABLE = 20  # classes
 _NEGLIGIBLE = 0.02  # of b: the places of the smallest class are taken from others, and these may become less equal
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Scores alone."""
-    return Plan(scorings=scorings(setup), datasets=(training_set(setup),))
+    return FigurePlan(scorings=scorings(setup), datasets=(training_set(setup),))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """The balance score b of what is kept by each metric from both ends, with and without the floor."""
     scores = score_benchmark(setup)
-    table = Table()
+    table = FigureTable()
     first = scores["random"]
     labels = first.labels
     assert isinstance(labels, Labels)
@@ -108,7 +108,7 @@ def lowest_balance(classes: int, least: float) -> float:
     return float(solved.fun)
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Balance scores against random subsets, and with the floor against without, where a fifth is left."""
     chance = table.where(kind="random", pruned=_AT).rows[0]
     lowest_by_chance = chance["b"] - 3 * chance["deviation"]
@@ -122,7 +122,7 @@ def judge(table: Table) -> list[Claim]:
     gain = everywhere.where(floor=FLOOR)["b"] - everywhere.where(floor=0.0)["b"]
     bound = table.where(kind="data").rows[0].get("lowest_with_floor", np.nan)
     return [
-        Claim(
+        Claim.judged(
             "Pruning amplifies class imbalance for every metric but random, from both ends.",
             not as_random,
             f"Balance score b with {_AT:.0%} pruned: random {chance['b']:.3f} ± {chance['deviation']:.3f} (standard "
@@ -133,7 +133,7 @@ def judge(table: Table) -> list[Claim]:
             )
             + f". Not below random by three standard deviations: {_list(as_random)}.",
         ),
-        Claim(
+        Claim.judged(
             f"A floor of {FLOOR:g} limits it.",
             smallest >= FLOOR * (1 - 1e-9) and worst_held["b"] > worst["b"] and not (gain < -_NEGLIGIBLE).any(),
             f"With {_AT:.0%} pruned the lowest b is {worst['b']:.2f} ({_name(worst)}) without and "
@@ -153,7 +153,7 @@ def _list(rows: list[dict[str, str]]) -> str:
     return "; ".join(map(_name, rows)) or "none"
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Balance over the fraction pruned, a panel for every metric; dashed lines with the floor."""
     colors = {"hard": COLORS[4], "easy": COLORS[3]}
     with figure(path, size=(11.4, 6.6), nrows=3, ncols=4, sharex=True, sharey=True) as (drawn, grid):

@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import COLORS, figure
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.scaling import DECIDED, scaling_sweep
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
+from paredown.sweeps.pruning_verdicts import PruningVerdict
 from paredown.sweeps.summary import advice, compare_with_random
 
 NEEDS = {
@@ -28,7 +29,7 @@ NEEDS = {
 NOISE = (0.0, 0.05, 0.2)
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """A sweep for every share of wrong labels, at the largest initial set."""
     sweeps = {}
     for noise in NOISE if setup.scale != "tiny" else (0.0, 0.2):
@@ -37,12 +38,12 @@ def plan(setup: Setup) -> Plan:
         if noise:
             config["data"] = {**config["data"], "label_noise": noise}
         sweeps[f"{noise:g}"] = config
-    return Plan(sweeps=sweeps, datasets=(setup.dataset(),))
+    return FigurePlan(sweeps=sweeps, datasets=(setup.dataset(),))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Both ends against chance, and what `paredown sweep` says to each."""
-    table = Table()
+    table = FigureTable()
     for noise, config in plan(setup).sweeps.items():
         results = setup.sweep(config).table
         for row in compare_with_random(results):
@@ -59,39 +60,40 @@ def measure(setup: Setup) -> Table:
                 z=row.z,
             )
         for each in advice(results):
-            table.add("advice", label_noise=float(noise), sentence=str(each))
+            verdict = each.verdict.value
+            table.add("advice", label_noise=float(noise), strategy=each.strategy, verdict=verdict, sentence=str(each))
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """The hard end with clean and with wrong labels."""
     rows = table.where(kind="difference")
     worst = max(rows["label_noise"])
     hard = rows.where(strategy="hard")
     clean, noisy = (hard.where(label_noise=share) for share in (0.0, worst))
-    said = [row["sentence"] for row in table.where(kind="advice", label_noise=worst).rows]
+    advised = table.where(kind="advice", label_noise=worst)
 
-    def told(part: Table) -> str:
+    def told(part: FigureTable) -> str:
         return ", ".join(
             f"{100 * row['difference']:+.2f} (z {row['z']:+.1f}) at {row['keep_fraction']:g}" for row in part.rows
         )
 
     return [
-        Claim(
+        Claim.judged(
             "(Not of the paper.) With wrong labels keeping the hardest loses to chance where it wins with clean ones.",
             bool((noisy["z"] >= DECIDED).all() and (clean["z"] < DECIDED).any()),
             f"{rows.rows[0]['data']}: hard minus random, points of test error, at keep_fraction: clean labels "
             f"{told(clean)}; {worst:.0%} wrong {told(noisy)}.",
         ),
-        Claim(
+        Claim.judged(
             "(Not of the paper.) The sweep says so.",
-            any("wrong or ambiguous labels" in sentence for sentence in said),
-            f"With {worst:.0%} wrong labels `paredown sweep` says: {' '.join(said) or 'nothing'}",
+            len(advised.where(strategy="hard", verdict=PruningVerdict.HURTS.value)) > 0,
+            f"With {worst:.0%} wrong labels `paredown sweep` says: {' '.join(advised['sentence']) or 'nothing'}",
         ),
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Differences to chance against the share of wrong labels; below zero pruning helped."""
     rows = table.where(kind="difference")
     fractions = sorted(rows.values("keep_fraction"))

@@ -26,8 +26,8 @@ import numpy as np
 
 from paredown.evaluate import ObserverComparison, Trials, compare_observers, join_trials
 from paredown.plots import figure
-from paredown.reproduce.base import Claim, Table
-from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, Answered, plan, shown_stimuli, students_answers
+from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, StudentAnswers, plan, shown_stimuli, students_answers
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.stimuli import Stimuli, read_human_trials
 from paredown.standard_errors import standard_error
@@ -44,14 +44,14 @@ MEASURES = {
 _MODEL = "model"
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Every network on every set, and means over networks of one kind with differences to those on everything."""
     answered = students_answers(setup)
     stimuli = shown_stimuli(setup)
     folder = setup.dataset("humans").folder
     seen = [] if setup.dataset("stimuli").folder is None else stimuli
     humans = read_human_trials(folder, seen) if folder is not None and seen else None
-    table = Table()
+    table = FigureTable()
     for said in answered:
         way = said.student.way
         table.add("network", **way, dataset="none", accuracy=said.clean)
@@ -69,7 +69,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def _beside(said: Answered, stimuli: list[Stimuli], humans: Trials) -> ObserverComparison:
+def _beside(said: StudentAnswers, stimuli: list[Stimuli], humans: Trials) -> ObserverComparison:
     """One network beside every human, on the images that they answered."""
     own = [
         Trials.of(
@@ -87,7 +87,7 @@ def _beside(said: Answered, stimuli: list[Stimuli], humans: Trials) -> ObserverC
     return compare_observers(join_trials(*own, humans), _MODEL)
 
 
-def summarise(table: Table) -> None:
+def summarise(table: FigureTable) -> None:
     """Add a row for every kind of network: means over sets and seeds, and how far apart from `full`."""
     rows = [row for row in table.where(kind="network").rows if row["dataset"] != "none"]
     values: dict[tuple[str, float], dict[str, dict[int, float]]] = {}
@@ -112,7 +112,7 @@ def summarise(table: Table) -> None:
         table.add("mean", strategy=strategy, keep_fraction=fraction, **cells)
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Differences to training on everything."""
     means = table.where(kind="mean")
     hard, easy = means.where(strategy="hard"), means.where(strategy="easy")
@@ -120,14 +120,14 @@ def judge(table: Table) -> list[Claim]:
     full = means.where(strategy="full").rows[0]
     most = easy.where(keep_fraction=min(easy["keep_fraction"])).rows[0]
     claims = [
-        Claim(
+        Claim.judged(
             "Discarding easy examples does not hurt accuracy out of distribution.",
             not any(_lower(row, "accuracy") for row in hard.rows),
             f"Mean accuracy over {', '.join(sets)}: {100 * full['accuracy']:.1f} % with everything; without the "
             f"easiest, differences in points: {_told(hard, 'accuracy', 100)}; random subsets: "
             f"{_told(means.where(strategy='random'), 'accuracy', 100)}.",
         ),
-        Claim(
+        Claim.judged(
             "Discarding hard examples lowers accuracy out of distribution.",
             _lower(most, "accuracy"),
             f"Without the hardest, differences in points: {_told(easy, 'accuracy', 100)}.",
@@ -136,7 +136,7 @@ def judge(table: Table) -> list[Claim]:
     if "error_consistency" in full:
         human = np.mean(table.where(kind="humans")["error_consistency"])
         claims.append(
-            Claim(
+            Claim.judged(
                 "Without easy examples, errors are no less consistent with those of humans.",
                 not any(_lower(row, "error_consistency") for row in hard.rows),
                 f"Kappa {full['error_consistency']:.3f} with everything ({human:.3f} among humans); without the "
@@ -151,7 +151,7 @@ def _lower(row: dict[str, Any], name: str) -> bool:
     return bool(row[f"{name}_apart"] < -WORSE * row.get(f"{name}_apart_stderr", np.nan))
 
 
-def _told(rows: Table, name: str, scale: int) -> str:
+def _told(rows: FigureTable, name: str, scale: int) -> str:
     digits = 2 if scale > 1 else 3
     return ", ".join(
         f"{scale * row[f'{name}_apart']:+.{digits}f} ± "
@@ -160,7 +160,7 @@ def _told(rows: Table, name: str, scale: int) -> str:
     )
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Bars for each measure that there is, humans first."""
     means = table.where(kind="mean")
     shown = [name for name in MEASURES if name in means.rows[0]]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from paredown.plots import COLORS, FRONTIER_COLOR, OPTIMUM_COLOR, RANDOM_COLOR, figure, panel_letter, plain_axis
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots, agreement, crossing, draw_dots, floats
 from paredown.theory import optimal_delta, optimal_window, pareto_frontier, solve
@@ -32,9 +32,9 @@ _COLORS = {"hard": FRONTIER_COLOR, "easy": OPTIMUM_COLOR, "window": COLORS[0]}
 _LINES = {"hard": "-", "easy": "--", "window": "-"}
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Three frontiers, the best windows along one of them, and the errors of single margins."""
-    table = Table()
+    table = FigureTable()
     coarse, turn = np.geomspace(0.1, 10, 2 * setup.size.points // 3), np.linspace(1.6, 2.6, setup.size.points // 3)
     alpha = np.unique(np.concatenate([coarse, turn]))
     table.add("random", keep_fraction=1.0, alpha_prune=alpha, test_error=solve(alpha, 1.0).test_error)
@@ -73,7 +73,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Switching, windows and single margins."""
     hard, easy, window = (table.where(kind="frontier", strategy=name) for name in _NAMES)
     alpha = hard["alpha_prune"]
@@ -86,13 +86,13 @@ def judge(table: Table) -> list[Claim]:
     places = [float(delta["best_position"][0]) for delta in deltas]
     finite = [float(delta["test_error"].min()) for delta in deltas]
     return [
-        Claim(
+        Claim.judged(
             "Switching from easy to hard as alpha_prune grows lowers the Pareto frontier where data are few.",
             len(crossings) == 1 and bool(easy["test_error"][0] < hard["test_error"][0]),
             f"Keeping at least {CUT_OFF:g}, easy is better below alpha_prune = {floats(crossings)}; at "
             f"{alpha[0]:g} its error is {easy['test_error'][0]:.3f} against {hard['test_error'][0]:.3f}.",
         ),
-        Claim(
+        Claim.judged(
             "The best window lies below both ends and slides from easy to hard.",
             bool((gain <= 1 + 1e-9).all() and gain[most] < 0.99 and (np.diff(centre) <= 1e-3).all())
             and bool((window["test_error"] <= wider).all()),
@@ -101,13 +101,13 @@ def judge(table: Table) -> list[Claim]:
             f"better at {int((wider < window['test_error']).sum())} of {len(wider)} points.",
         ),
         agreement(table.where(kind="simulation")),
-        Claim(
+        Claim.judged(
             "The best single margin moves from infinity to zero as alpha_prune grows.",
             bool(np.isfinite(places).all() and (np.diff(places) <= 0).all()),
             f"Best place at alpha_prune = {floats(DELTA_ALPHAS)}: {floats(places)} (infinite: the error "
             "falls as far as one goes; nan: every place gives zero error).",
         ),
-        Claim(
+        Claim.judged(
             "With the best single margin the student recovers the teacher at every alpha_prune.",
             max(finite) < 1e-12,
             f"At alpha_prune = {floats(DELTA_ALPHAS)} the best margin up to {_POSITIONS[-1]:g} leaves an error of "
@@ -116,7 +116,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """A: frontiers. B: errors of a single margin. C: the best window."""
     with figure(path, size=(12.6, 4.3), ncols=3, width_ratios=[1.15, 1, 1]) as (_, panels):
         _frontiers(panels[0], table)
@@ -127,7 +127,7 @@ def draw(table: Table, path: Path) -> None:
         panel_letter(panels[2], "C", f"best window of margins, f = {CUT_OFF:g}")
 
 
-def _frontiers(axes: Any, table: Table) -> None:
+def _frontiers(axes: Any, table: FigureTable) -> None:
     random, dots = table.where(kind="random"), table.where(kind="simulation")
     axes.plot(random["alpha_prune"], random["test_error"], color=RANDOM_COLOR, linewidth=1.5, label="random")
     for name, label in _NAMES.items():
@@ -149,7 +149,7 @@ def _frontiers(axes: Any, table: Table) -> None:
     axes.legend(loc="lower left")
 
 
-def _deltas(axes: Any, table: Table) -> None:
+def _deltas(axes: Any, table: FigureTable) -> None:
     from matplotlib import colormaps
 
     scarce = [a for a in DELTA_ALPHAS if a < 2]
@@ -164,7 +164,7 @@ def _deltas(axes: Any, table: Table) -> None:
     axes.legend(title=r"$\alpha_{\rm prune}$", loc="lower left", alignment="left")
 
 
-def _windows(axes: Any, table: Table) -> None:
+def _windows(axes: Any, table: FigureTable) -> None:
     top = 3.5
     for kind, fraction, alpha in (("wider window", 2 * CUT_OFF, 0.25), ("frontier", CUT_OFF, 0.6)):
         windows = table.where(kind=kind, strategy="window")

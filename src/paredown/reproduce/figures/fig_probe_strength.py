@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_ticks
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.scaling import DECIDED, scaling_sweep
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.standard_errors import standard_error
 
 NEEDS = {
@@ -27,23 +27,23 @@ NEEDS = {
 EPOCHS = {"weak": 4, "strong": 40}
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Two names for EL2N; at cpu size without the largest set, on which 4 epochs are many steps."""
     config = scaling_sweep(setup, metric=list(EPOCHS))
     if setup.scale != "paper":
         config["grid"]["initial_size"] = config["grid"]["initial_size"][:-1]
     for name, epochs in EPOCHS.items():
         config["probe"][name] = {"metric": "el2n", "epochs": epochs}
-    return Plan(sweeps={"probes": config}, datasets=(setup.dataset(),))
+    return FigurePlan(sweeps={"probes": config}, datasets=(setup.dataset(),))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Errors by probe, and what the strong one gains over the weak one, seed by seed."""
     rows = setup.sweep(plan(setup).sweeps["probes"]).table.to_pylist()
     errors = {(r["metric"], r["initial_size"], r["keep_fraction"], r["seed"]): r["test_error"] for r in rows}
     kept = {(r["initial_size"], r["keep_fraction"]): r["kept"] for r in rows}
     seeds = sorted({r["seed"] for r in rows})
-    table = Table()
+    table = FigureTable()
     for (size, fraction), number in sorted(kept.items()):
         names = ("random",) if fraction == 1 else ("random", *EPOCHS)
         at = {name: np.array([errors[name, size, fraction, seed] for seed in seeds]) for name in names}
@@ -74,7 +74,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """The two probes at the strongest pruning, and where each stops to gain."""
     gain = table.where(kind="strong minus weak")
     z = gain["difference"] / gain["difference_stderr"]
@@ -86,7 +86,7 @@ def judge(table: Table) -> list[Claim]:
         for row in at.rows
     )
     return [
-        Claim(
+        Claim.judged(
             "A stronger probe reaches lower errors.",
             better > worse,
             f"{table.rows[0]['data']}: strong minus weak probe, points of test error, at keep_fraction {hardest:g}: "
@@ -96,7 +96,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def _stops(table: Table, probe: str) -> Claim:
+def _stops(table: FigureTable, probe: str) -> Claim:
     """Whether pruning more keeps helping at the largest initial set."""
     largest = max(table["initial_size"])
     rows = sorted(table.where(kind="error", probe=probe, initial_size=largest).rows, key=lambda r: -r["keep_fraction"])
@@ -104,7 +104,7 @@ def _stops(table: Table, probe: str) -> Claim:
     stops = bool(np.argmin(gains) < len(gains) - 1)
     told = ", ".join(f"{100 * row['difference']:+.2f} at {row['keep_fraction']:g}" for row in rows)
     what = "stops paying at some keep_fraction" if probe == "weak" else "keeps paying"
-    return Claim(
+    return Claim.judged(
         f"With a {probe} probe ({EPOCHS[probe]} epochs) pruning more {what}.",
         stops if probe == "weak" else not stops,
         f"Difference to random subsets of the same size from {largest:,.0f} examples, points of test error, at "
@@ -112,7 +112,7 @@ def _stops(table: Table, probe: str) -> Claim:
     )
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """A panel for each fraction: random, weak and strong against the number kept."""
     errors = table.where(kind="error")
     fractions = [f for f in sorted(errors.values("keep_fraction")) if f < 1]

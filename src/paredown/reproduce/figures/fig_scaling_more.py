@@ -13,9 +13,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from paredown.plots import figure, panel_letter
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.scaling import add_laws, draw_scaling, judge_frontier, judge_level, scaling_sweep
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 
 NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},
@@ -27,7 +27,7 @@ WAYS = {
 }
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """EL2N with and without a floor, prototypes with it."""
     data = setup.dataset()
     sweeps = {
@@ -35,25 +35,25 @@ def plan(setup: Setup) -> Plan:
         "prototypes": scaling_sweep(setup, metric=["prototypes"], balance=[0.5]),
     }
     sweeps["prototypes"]["probe"]["prototypes"] = {"k": data.classes}
-    return Plan(sweeps=sweeps, datasets=(data,))
+    return FigurePlan(sweeps=sweeps, datasets=(data,))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Curves, exponents and laws of each way of pruning."""
-    table = Table()
+    table = FigureTable()
     results = {metric: setup.sweep(config).table for metric, config in plan(setup).sweeps.items()}
     for metric, balance in WAYS.values():
         add_laws(table, results[metric], setup.dataset().title, metric=metric, balance=balance)
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Level and law for each."""
     parts = [table.where(metric=metric, balance=balance) for metric, balance in WAYS.values()]
     return [judged(part) for judged in (judge_level, judge_frontier) for part in parts]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """A panel for each way of pruning."""
     with figure(path, size=(4.4 * len(WAYS), 4.3), ncols=len(WAYS), sharey=True) as (_, panels):
         for letter, axes, (title, (metric, balance)) in zip("ABC", panels, WAYS.items(), strict=True):

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from paredown.evaluate import measure_shape_bias
 from paredown.plots import figure
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.extreme_images import class_name
 from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, plan, shown_stimuli, students_answers
 from paredown.reproduce.setup import Setup
@@ -38,12 +38,12 @@ CERTAIN = 2.0  # standard errors from which on a difference counts
 _MARKERS = {"full": "s", "hard": "o", "easy": "^", "random": "D", "humans": "*"}
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Shape and texture decisions by category, of every network and of all humans together."""
     stimuli = next(entry for entry in shown_stimuli(setup) if entry.textures is not None)
     answered = students_answers(setup)
     known = set(stimuli.shapes)
-    table = Table()
+    table = FigureTable()
     for said in answered:
         _count(table, stimuli, said.decisions[stimuli.dataset], known, **said.student.way)
     folder = setup.dataset("humans").folder
@@ -62,7 +62,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def _count(table: Table, stimuli: Stimuli, decisions: list[str], known: set[str], **way: Any) -> None:
+def _count(table: FigureTable, stimuli: Stimuli, decisions: list[str], known: set[str], **way: Any) -> None:
     """A row per category, and one for all of them."""
     textures = np.array(stimuli.textures)
     rows = np.flatnonzero(np.isin(textures, sorted(known)) & (textures != np.array(stimuli.shapes)))
@@ -81,14 +81,14 @@ def _count(table: Table, stimuli: Stimuli, decisions: list[str], known: set[str]
         )
 
 
-def shape_bias(rows: Table) -> NDArray[np.float64]:
+def shape_bias(rows: FigureTable) -> NDArray[np.float64]:
     """Of each row; NaN without a decision for either cue."""
     shape, texture = rows["shape_decisions"].astype(float), rows["texture_decisions"].astype(float)
     with np.errstate(invalid="ignore"):
         return shape / (shape + texture)
 
 
-def _difference(table: Table, strategy: str, keep_fraction: float) -> tuple[float, float]:
+def _difference(table: FigureTable, strategy: str, keep_fraction: float) -> tuple[float, float]:
     """To training on everything, with a standard error that counts both seeds and the few stimuli.
 
     All networks see the same stimuli, which makes the binomial part an upper limit.
@@ -103,7 +103,7 @@ def _difference(table: Table, strategy: str, keep_fraction: float) -> tuple[floa
     return float(apart.mean()), max(standard_error(apart), float(np.sqrt(stimuli)))
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """The direction of both changes where most is discarded."""
     overall = table.where(kind="all")
     full = overall.where(strategy="full")
@@ -117,14 +117,15 @@ def judge(table: Table) -> list[Claim]:
         mean, error = found[min(fractions)]
         whole = float(np.mean(shape_bias(full)))
         decided = np.mean(full["shape_decisions"] + full["texture_decisions"])
-        sure = "" if abs(mean) > CERTAIN * error else "Cannot tell: "
+        sure = abs(mean) > CERTAIN * error
         humans = overall.where(strategy="humans")
         beside = f" ({float(np.mean(shape_bias(humans))):.2f} for humans)" if len(humans) else ""
         claims.append(
-            Claim(
+            Claim.judged(
                 text,
-                bool(sign * mean > CERTAIN * error),
-                f"{sure}{full['trials'][0]:.0f} stimuli ({full.rows[0]['stimuli']}), on average {decided:.0f} of them "
+                sign * mean > 0 if sure else None,
+                f"{'' if sure else 'Cannot tell: '}{full['trials'][0]:.0f} stimuli ({full.rows[0]['stimuli']}), on "
+                f"average {decided:.0f} of them "
                 f"decided for one of the cues; shape bias {whole:.3f} with everything{beside}; "
                 "differences "
                 + ", ".join(f"{m:+.3f} ± {e:.3f} at keep_fraction {f:g}" for f, (m, e) in found.items())
@@ -134,7 +135,7 @@ def judge(table: Table) -> list[Claim]:
     return claims
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """A point for each category and kind of network; lines are means, shape to the left as in Geirhos et al."""
     categories = table.where(kind="category").values("category")
     kinds = [(row["strategy"], row["keep_fraction"]) for row in table.where(kind="all").rows]

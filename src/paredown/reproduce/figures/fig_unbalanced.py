@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from paredown.plots import RANDOM_COLOR, figure, fraction_color
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.figures.fig5bc import accuracy_panel
 from paredown.reproduce.metric_comparison import (
     FLOOR,
@@ -37,23 +37,23 @@ from paredown.reproduce.metric_comparison import (
     training_set,
 )
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 
 DECIDED = 3.0  # standard errors
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Students without and with the floor."""
     fractions = setup.choose(tiny=(0.8, 0.6), cpu=(0.8, 0.6, 0.4, 0.2), paper=PAPER_FRACTIONS)
     sweep = benchmark_sweep(setup, balance=[0.0, FLOOR], fractions=fractions)
-    return Plan(sweeps={"both": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
+    return FigurePlan(sweeps={"both": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Accuracies without the floor, and what the floor adds, seed by seed."""
     score_benchmark(setup)
     swept = setup.sweep(plan(setup).sweeps["both"]).table
-    table, top = Table(), setup.choose(tiny=1, cpu=1, paper=5)
+    table, top = FigureTable(), setup.choose(tiny=1, cpu=1, paper=5)
     table.add("data", data=setup.dataset().title, examples=max(swept["initial_size"].to_pylist()))
     add_accuracies(table, swept, top=top, balance=0.0)
     measured = accuracies(swept, top)
@@ -83,14 +83,14 @@ def _same_kept(swept: pa.Table, metric: str, fraction: float) -> bool:
     return all(free == held for free, held in kept.values())
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """What the floor adds where it changes what is kept; seeds are what is repeated."""
     over = table.where(kind="floor, where it acts").rows[0]
     by_fraction = table.where(kind="floor, all metrics").rows
     cells = table.where(kind="floor")
     most = max(cells.rows, key=lambda row: row["gain"])
     return [
-        Claim(
+        Claim.judged(
             "Without class balancing the results are worse.",
             over["gain"] > DECIDED * over["gain_stderr"],
             f"The floor of {FLOOR:g} changes what is kept in {over['acts']:.0f} of {len(cells)} cases, and adds "
@@ -105,7 +105,7 @@ def _told(row: dict[str, float]) -> str:
     return f"{100 * row['gain']:+.2f} ± {100 * row['gain_stderr']:.2f}"
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """The panels of Fig. 5 without the floor, and what the floor adds to each metric."""
     with figure(path, size=(16.5, 5.4), ncols=3) as (drawn, panels):
         panels[1].sharey(panels[0])
@@ -122,7 +122,7 @@ def draw(table: Table, path: Path) -> None:
         drawn.suptitle(about, x=0.02, ha="left")
 
 
-def _gains(axes: Any, table: Table) -> None:
+def _gains(axes: Any, table: FigureTable) -> None:
     """A row for every metric, a dot for every fraction."""
     axes.axvline(0, color=RANDOM_COLOR, linewidth=1.5)
     fractions = table.where(kind="floor").values("keep_fraction")

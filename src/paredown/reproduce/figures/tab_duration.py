@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure
-from paredown.reproduce.base import Claim, Table
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.reproduce.theory_checks import floats
 from paredown.standard_errors import standard_error
 
@@ -29,7 +29,7 @@ KEEP_FRACTION = 0.8
 _MATTERS = 2.0  # standard errors
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """80 % kept by self-supervised prototypes, without class balance, as in the paper."""
     data = setup.dataset()
     changes = {} if setup.scale == "paper" else {"epochs": setup.choose(tiny=4, cpu=6, paper=0)}
@@ -45,14 +45,14 @@ def plan(setup: Setup) -> Plan:
         "student": {"recipe": "resnet50" if setup.scale == "paper" else "mlp", **changes},
         "probe": {"k": data.classes},
     }
-    return Plan(sweeps={"factors": config}, datasets=(data,))
+    return FigurePlan(sweeps={"factors": config}, datasets=(data,))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Accuracy by factor, and its difference to the factor 0, seed by seed."""
     rows = setup.sweep(plan(setup).sweeps["factors"]).table.to_pylist()
     top = "top5_error" if setup.scale == "paper" else "test_error"
-    table = Table()
+    table = FigureTable()
     accuracy: dict[tuple[str, float], list[float]] = {}
     for row in sorted(rows, key=lambda row: row["seed"]):
         name = "all examples" if row["keep_fraction"] == 1 else row["metric"]
@@ -74,7 +74,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """Whether longer is better, and whether the middle is as good as the end."""
     pruned = table.where(examples="prototypes")
     last = pruned.where(matched_iterations=1.0).rows[0]
@@ -84,13 +84,13 @@ def judge(table: Table) -> list[Claim]:
     spread = float(np.hypot(last["stderr"], middle["stderr"]))
     listed = f"at factors {floats(pruned['matched_iterations'])}: {floats(100 * pruned['accuracy'], 4)} %"
     return [
-        Claim(
+        Claim.judged(
             "Training longer on the pruned set improves it.",
             last["gain"] > _MATTERS * last["gain_stderr"],
             f"{last['data']}, {last['seeds']:.0f} seeds: accuracy {listed}; factor 1 over factor 0: "
             f"{100 * last['gain']:+.2f} ± {100 * last['gain_stderr']:.2f} points (one standard error).",
         ),
-        Claim(
+        Claim.judged(
             "A matched-iterations factor of 0.4 to 0.6 is enough.",
             middle["accuracy"] >= last["accuracy"] - _MATTERS * spread,
             f"{100 * middle['accuracy']:.2f} % at {middle['matched_iterations']:g} and {100 * last['accuracy']:.2f} % "
@@ -99,7 +99,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Accuracy against the factor, the pruned sets and random ones of the same size."""
     with figure(path, size=(6.6, 4.2)) as (_, axes):
         for name, color in (("random", RANDOM_COLOR), ("prototypes", COLORS[0])):

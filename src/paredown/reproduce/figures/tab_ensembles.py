@@ -22,9 +22,9 @@ from paredown.errors import PareError
 from paredown.files import is_own
 from paredown.plots import COLORS, RANDOM_COLOR, figure
 from paredown.records import digest
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.data_folders import Dataset
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.score_files import read_scores, write_scores
 from paredown.scores import Scores
 from paredown.scoring import score
@@ -41,7 +41,7 @@ SINGLES = ("single 0", "single 1", "single 2")  # how many of the members are al
 _LIMIT = {"tiny": 400, "cpu": 10_000, "paper": None}  # images
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """Students on what is kept by single encoders and by their mean, 90, 80 and 70 %."""
     data = setup.dataset(limit=_LIMIT[setup.scale])
     small = {"recipe": "mlp", "steps": setup.choose(tiny=40, cpu=1000, paper=0)}
@@ -58,7 +58,7 @@ def plan(setup: Setup) -> Plan:
         "student": student,
         "probe": {name: {"scores": file, "metric": name} for name in (*SINGLES, "ensemble")},
     }
-    return Plan(sweeps={"encoders": config}, datasets=(data,))
+    return FigurePlan(sweeps={"encoders": config}, datasets=(data,))
 
 
 def _scores_file(setup: Setup, data: Dataset) -> Path:
@@ -66,13 +66,13 @@ def _scores_file(setup: Setup, data: Dataset) -> Path:
     return setup.parts / f"encoders-{digest(made_of, 20)}" / "scores.parquet"
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Every way against chance, and the ensemble against its members."""
     data = setup.dataset(limit=_LIMIT[setup.scale])
     file = _scores_file(setup, data)
     if not file.exists():
         _score(setup, data, file)
-    table = Table()
+    table = FigureTable()
     for row in compare_with_random(setup.sweep(plan(setup).sweeps["encoders"]).table):
         table.add(
             "accuracy",
@@ -145,7 +145,7 @@ def score_by_own_encoder(common: dict[str, Any], job: dict[str, Any]) -> None:
     write_scores(scores, f"{job['out']}.parquet", overwrite=True)
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """The ensemble against the mean of its members, with the standard errors of both."""
     told, apart = [], []
     for fraction in sorted(table.values("keep_fraction"), reverse=True):
@@ -160,7 +160,7 @@ def judge(table: Table) -> list[Claim]:
             f"against chance, {apart[-1]:+.1f} standard errors apart"
         )
     return [
-        Claim(
+        Claim.judged(
             "An ensemble of encoders prunes neither better nor worse than one of them.",
             bool((np.abs(apart) < 3).all()),
             f"{table.rows[0]['data']}: {'; '.join(told)}.",
@@ -168,7 +168,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """Accuracy by fraction for random subsets, each single encoder and the ensemble."""
     with figure(path, size=(6.8, 4.2)) as (_, axes):
         ensemble = table.where(examples="ensemble")

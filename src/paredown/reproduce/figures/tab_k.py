@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_axis
-from paredown.reproduce.base import Claim, Table
+from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
 from paredown.reproduce.metric_comparison import accuracies, benchmark_sweep, mean, training_set
-from paredown.reproduce.setup import Plan, Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 
 AT = 0.8
 _NEAR = 10  # an order of magnitude
@@ -35,18 +35,18 @@ def clusters(setup: Setup) -> tuple[int, ...]:
     )
 
 
-def plan(setup: Setup) -> Plan:
+def plan(setup: Setup) -> FigurePlan:
     """One metric with many k, no class balancing; random subsets and the full set are those of Fig. 5B and C."""
     config = benchmark_sweep(setup, balance=[0.0], fractions=[AT])
     probes = {f"k{k}": {"metric": "prototypes", "k": k} for k in clusters(setup)}
     config |= {"grid": config["grid"] | {"metric": list(probes)}, "probe": probes}
-    return Plan(sweeps={"k": config}, datasets=(training_set(setup),))
+    return FigurePlan(sweeps={"k": config}, datasets=(training_set(setup),))
 
 
-def measure(setup: Setup) -> Table:
+def measure(setup: Setup) -> FigureTable:
     """Accuracies with differences to random, to the full set and to k = the number of classes, seed by seed."""
     swept = setup.sweep(plan(setup).sweeps["k"]).table
-    table, top = Table(), setup.choose(tiny=1, cpu=1, paper=5)
+    table, top = FigureTable(), setup.choose(tiny=1, cpu=1, paper=5)
     measured = accuracies(swept, top)
     full, chance = measured["random", 1.0, 0.0], measured["random", AT, 0.0]
     data = setup.dataset()
@@ -72,7 +72,7 @@ def measure(setup: Setup) -> Table:
     return table
 
 
-def judge(table: Table) -> list[Claim]:
+def judge(table: FigureTable) -> list[Claim]:
     """The spread of accuracies near the number of classes, by the paper's yardstick, and what lies beyond."""
     full = table.where(kind="full").rows[0]
     classes, margin = full["classes"], 2 * full["deviation"]
@@ -84,7 +84,7 @@ def judge(table: Table) -> list[Claim]:
     told = "; ".join(f"{row['k']:.0f}: {100 * row['accuracy']:.2f} ± {100 * row['stderr']:.2f}" for row in rows)
     ends = (rows[0], rows[-1])
     return [
-        Claim(
+        Claim.judged(
             "Within an order of magnitude of the number of classes, k does not matter much.",
             best["accuracy"] - worst["accuracy"] <= 2 * margin,
             f"Top-{full['top']:.0f} accuracy in per cent by k, {AT:.0%} kept of {full['data']}: {told}. From "
@@ -92,7 +92,7 @@ def judge(table: Table) -> list[Claim]:
             f"{100 * (best['accuracy'] - worst['accuracy']):.2f} points; ± two standard deviations of a training on "
             f"all examples are {200 * margin:.2f} wide.",
         ),
-        Claim(
+        Claim.judged(
             "Very small and very large k impair performance.",
             all(row["change"] < -2 * row["change_stderr"] for row in ends),
             f"Against k = {classes:.0f}, in points: "
@@ -105,7 +105,7 @@ def judge(table: Table) -> list[Claim]:
     ]
 
 
-def draw(table: Table, path: Path) -> None:
+def draw(table: FigureTable, path: Path) -> None:
     """The table as a curve over k, its numbers below it."""
     full, chance, rows = (table.where(kind=kind) for kind in ("full", "random", "k"))
     with figure(path, size=(8.6, 4.8)) as (_, axes):

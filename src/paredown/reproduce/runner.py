@@ -238,7 +238,7 @@ def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: T
         document = {
             "figure": name,
             "shows": FIGURES[name].shows,
-            "claims": [claim._asdict() for claim in claims],
+            "claims": [claim.record() for claim in claims],
             "settings": settings,
             "seconds": seconds,
             "cpu_seconds": cpu_seconds,

@@ -51,13 +51,9 @@ def make_table(file: Path, rows: int) -> None:
 
 
 def streamed(file: Path) -> NDArray[np.bool_]:
-    from paredown.selection.streamed import open_table, select_streamed
+    import paredown as pdn
 
-    kept = select_streamed(open_table(file), keep_fraction=KEEP_FRACTION, balance=BALANCE)
-    keep = np.empty(len(kept.scores), bool)
-    for part in kept.batches():
-        keep[part.block.first : part.block.first + len(part.keep)] = part.keep
-    return keep
+    return pdn.select(file, keep_fraction=KEEP_FRACTION, balance=BALANCE, memory=1).keep
 
 
 def prune(file: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 import paredown as pdn
-from paredown.pruning import class_table
 from paredown.scores import Scores
 from paredown.scoring.costs import estimate_scoring
 
@@ -205,7 +204,7 @@ def test_help_has_an_example(paredown, verb) -> None:
 def test_class_table_by_hand() -> None:
     scores = Scores(np.array([0.1, 0.2, 0.3, 0.4, 0.9]), np.arange(5), labels=pdn.Labels.of(list("aaabb")))
     kept = pdn.select(scores, keep_fraction=0.4)
-    table, b = class_table(kept)
+    table, b = kept.class_table(), kept.balance_scores()
     assert table is not None
     assert table.to_pylist()[1] == {
         "class": "b",

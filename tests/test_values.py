@@ -34,7 +34,7 @@ from paredown.columns import (
 )
 from paredown.errors import PareError
 from paredown.ids import check_ids, find_ids, hash_ids, id_array, join_ids
-from paredown.pruning import class_table, write_selection
+from paredown.pruning import write_selection
 from paredown.score_files import read_manifest, read_scores, write_scores, write_table
 from paredown.scores import Labels, Scores, join_labels, unit_rows
 from paredown.scoring.imported_scores import import_scores
@@ -110,7 +110,7 @@ def test_ids_survive_a_text_file(ids: list[Any]) -> None:
 def test_class_names_survive_the_class_table(tmp_path: Path, classes: list[str]) -> None:
     kept = pdn.select(np.arange(3), keep_fraction=0.9, labels=classes)
     write_selection(kept, tmp_path)
-    shown = class_table(kept)[0]
+    shown = kept.class_table()
     assert shown is not None
     as_text = pyarrow.csv.ConvertOptions(column_types={"class": pa.string()})
     parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from paredown.selection import Selection as Selection
     from paredown.selection import balance_score as balance_score
     from paredown.selection import select as select
-    from paredown.selection.streamed import StreamedSelection as StreamedSelection
     from paredown.sources import open_source as open_source
     from paredown.sweeps import sweep as sweep
     from paredown.verifying import clean as clean
@@ -66,7 +65,6 @@ _HOMES = {
     "Recorder": "recorder",
     "Scores": "scores",
     "Selection": "selection",
-    "StreamedSelection": "selection.streamed",
     "balance_score": "selection",
     "clean": "verifying",
     "embed": "embeddings",

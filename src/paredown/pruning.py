@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
@@ -20,29 +19,21 @@ from paredown.files import check_apart, check_output, finished_request, is_own, 
 from paredown.ids import hash_ids
 from paredown.progress import Track, silent
 from paredown.records import changes, read_record, write_json
-from paredown.score_files import is_scores, provenance_in, read_scores, score_columns, score_files, write_table
+from paredown.score_files import is_scores, provenance_in, read_scores, score_columns, score_files
 from paredown.scores import Labels, Scores
 from paredown.scoring import open_members, request_digest, score
-from paredown.selection import PAPER_BALANCE, Selection, balance_of_counts, balance_score, select
-from paredown.selection.streamed import ScoreTable, StreamedSelection, open_table, select_streamed
+from paredown.selection import DEFAULT_MEMORY, ScoreTable, Selection, open_table, select
 from paredown.sources import Source
 from paredown.sources.base import files_fingerprint
 from paredown.units import parse_size
 
 __all__ = [
-    "DEFAULT_MEMORY",
     "check_finished",
-    "class_table",
     "digest_of_scores",
-    "in_memory_bytes",
     "open_scores",
     "prune",
     "write_selection",
 ]
-
-DEFAULT_MEMORY = "1GiB"
-# Of a table read and selected from in memory, measured at its peak: arrays, orders and hashes, and objects for text.
-_ROW_BYTES, _TEXT_ROW_BYTES = 170, 400
 
 
 def prune(
@@ -60,12 +51,11 @@ def prune(
     memory: str | int = DEFAULT_MEMORY,
     scoring: dict[str, Any] | None = None,
     **selecting: Any,
-) -> Selection | StreamedSelection:
+) -> Selection:
     """Score a source, keep the wanted fraction, and write the result to the folder `out` if it is given.
 
     Scores, a score file or the output of an earlier `prune` are taken as they are and only selected from again. A table
-    of scores that would need more than `memory` is streamed: the same examples are kept, and what is returned holds
-    the cut rather than the rows.
+    of scores that would need more than `memory` is streamed: the same examples are kept, and the result is used alike.
 
     Args:
         source: anything `open_source` takes, opened sources, or scores.
@@ -144,24 +134,13 @@ def _select(
     options: dict[str, Any],
     track: Track,
     selecting: dict[str, Any],
-) -> Selection | StreamedSelection:
-    """Score what is not scored yet, and select: in memory, or in streams where the table would not fit."""
-    if table is not None and in_memory_bytes(table) > budget:
-        if labels is not None:
-            raise PareError(
-                f"{table.path}: labels given apart from the table need all {len(table):,} rows in memory; "
-                "put them into the table as a column 'label', or allow more memory (--memory)."
-            )
-        return select_streamed(table, balance=balance, track=track, **selecting)
+) -> Selection:
+    """Score what is not scored yet, and select."""
     if table is not None:
-        scores = read_scores(table.path, metric=table.column)
-    elif isinstance(source, Scores):
-        scores = source
-    else:
-        scores = score(source, metric=metric, labels=labels, seed=selecting["seed"], track=track, **options)
-    groupable = scores.labels is not None or scores.clusters is not None or labels is not None
-    floor = (PAPER_BALANCE if groupable else 0.0) if balance is None else balance
-    return select(scores, labels=labels, balance=floor, **selecting)
+        source = table
+    elif not isinstance(source, Scores):
+        source = score(source, metric=metric, labels=labels, seed=selecting["seed"], track=track, **options)
+    return select(source, labels=labels, balance=balance, memory=budget, track=track, **selecting)
 
 
 def check_finished(out: Path, settings: dict[str, Any]) -> None:
@@ -199,69 +178,17 @@ def open_scores(path: str | Path, *, metric: str | None) -> ScoreTable:
     return open_table(path, metric=_metric_column(path, metric))
 
 
-def in_memory_bytes(table: ScoreTable) -> int:
-    """About what reading a table and selecting from it in memory takes at its peak."""
-    return len(table) * (_TEXT_ROW_BYTES if table.text_ids else _ROW_BYTES)
-
-
-def write_selection(kept: Selection | StreamedSelection, folder: Path) -> None:
+def write_selection(kept: Selection, folder: Path) -> None:
     """Write `manifest.parquet`, `manifest.json` and `classes.csv` into a folder."""
-    if isinstance(kept, StreamedSelection):
-        kept.write(folder / "manifest.parquet")
-    else:
-        write_table(kept.manifest(), folder / "manifest.parquet")
-    table, b = class_table(kept)
+    kept.write(folder / "manifest.parquet")
+    table = kept.class_table()
     if table is not None:
         pyarrow.csv.write_csv(table, folder / "classes.csv")
     beside = read_record(folder / "manifest.json") or {}  # as it was written with the table, with its digest
-    write_json(beside | kept.provenance() | {"balance_score": b}, folder / "manifest.json")
+    write_json(beside | kept.provenance() | {"balance_score": kept.balance_scores()}, folder / "manifest.json")
 
 
 def _metric_column(source: str | Path, metric: str | None) -> str | None:
     """The metric if the table has a column of that name; the default metric is not asked of anyone's table."""
     metric = metric or "prototypes"
     return metric if metric in score_columns(pq.read_schema(score_files(source)[0])) else None
-
-
-def class_table(kept: Selection | StreamedSelection) -> tuple[pa.Table | None, dict[str, float]]:
-    """Per class (or cluster, without labels): examples, kept, score range; and the balance score b before and after.
-
-    A streamed selection has no medians, which would need another sorting.
-    """
-    if isinstance(kept, StreamedSelection):
-        return _streamed_class_table(kept)
-    scores = kept.scores
-    groups, name = scores.labels, "class"
-    if groups is None and scores.clusters is not None:
-        groups, name = Labels.of(scores.clusters), "cluster"
-    if groups is None:
-        return None, {}
-    counts, left = groups.counts, groups[kept.keep].counts
-    order = np.lexsort((scores.values, groups.codes))
-    ends = np.cumsum(counts)
-    ordered = scores.values[order]
-    columns = {
-        name: pa.array(groups.classes),
-        "examples": counts,
-        "kept": left,
-        "kept_fraction": left / np.maximum(counts, 1),
-        "score_min": ordered[np.minimum(ends - counts, len(ordered) - 1)],
-        "score_median": ordered[np.minimum(ends - counts + counts // 2, len(ordered) - 1)],
-        "score_max": ordered[ends - 1],
-    }
-    return pa.table(columns), {"before": balance_score(groups), "after": balance_score(groups[kept.keep])}
-
-
-def _streamed_class_table(kept: StreamedSelection) -> tuple[pa.Table | None, dict[str, float]]:
-    if kept.scores.grouped_by is None:
-        return None, {}
-    seen = kept.counts > 0  # a class that only its dictionary names has no scores
-    columns = {
-        "class" if kept.scores.grouped_by == "label" else "cluster": pa.array(kept.classes),
-        "examples": kept.counts,
-        "kept": kept.kept,
-        "kept_fraction": kept.kept / np.maximum(kept.counts, 1),
-        "score_min": pa.array(kept.score_min, mask=~seen),
-        "score_max": pa.array(kept.score_max, mask=~seen),
-    }
-    return pa.table(columns), {"before": balance_of_counts(kept.counts), "after": balance_of_counts(kept.kept)}

@@ -30,6 +30,7 @@ __all__ = [
     "is_changed",
     "is_scores",
     "manifest_file",
+    "manifest_schema",
     "manifest_table",
     "new_table",
     "pick_score_column",
@@ -82,12 +83,17 @@ def scores_table(*scores: Scores) -> pa.Table:
     return pa.table(columns).replace_schema_metadata(provenance_metadata(record))
 
 
-def manifest_table(scores: Scores, keep: NDArray[np.bool_], provenance: dict[str, Any]) -> pa.Table:
+def manifest_table(scores: Scores, keep: NDArray[np.bool_]) -> pa.Table:
     """`id`, `keep`, `score`, and `label` and `cluster` where there are any; every example has a row."""
     columns = _columns(scores, "score")
-    columns = {"id": columns["id"], "keep": pa.array(keep)} | columns
-    record = provenance | {"metric": scores.metric}
-    return pa.table(columns).replace_schema_metadata(provenance_metadata(record))
+    return pa.table({"id": columns["id"], "keep": pa.array(keep)} | columns)
+
+
+def manifest_schema(id_type: pa.DataType, dtype: np.dtype[Any], *, label: bool, cluster: bool) -> pa.Schema:
+    """The columns of a manifest of such ids and scores."""
+    fields = [("id", id_type), ("keep", pa.bool_()), ("score", pa.from_numpy_dtype(dtype))]
+    fields += [("label", pa.dictionary(pa.int32(), pa.string()))] if label else []
+    return pa.schema(fields + ([("cluster", pa.int32())] if cluster else []))
 
 
 def _columns(scores: Scores, score_name: str) -> dict[str, Any]:

@@ -153,8 +153,8 @@ def test_random_mix_in() -> None:
 
 def test_clusters_serve_where_there_are_no_labels() -> None:
     scores = Scores(np.arange(10.0), np.arange(10), clusters=np.repeat([3, 7], 5))
-    assert pdn.select(scores, keep_fraction=0.4).indices.tolist() == [6, 7, 8, 9]
-    floored = pdn.select(scores, keep_fraction=0.4, balance=0.5)
+    assert pdn.select(scores, keep_fraction=0.4, balance=0).indices.tolist() == [6, 7, 8, 9]
+    floored = pdn.select(scores, keep_fraction=0.4)  # a floor of 0.5 wherever there are groups
     assert floored.indices.tolist() == [4, 7, 8, 9]
     assert floored.recipe["grouped_by"] == "cluster"
 

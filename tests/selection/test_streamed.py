@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import paredown as pdn
 from paredown.errors import PareError
 from paredown.score_files import read_scores
-from paredown.selection.streamed import STREAMED, Limits, open_table, select_streamed
-from paredown.selection.streamed import threshold as threshold_module
+from paredown.selection import STRATEGIES, Limits, open_table, select_streamed
+from paredown.selection.streamed import narrowing as narrowing_module
 from paredown.units import format_size, parse_size
 
 TINY = Limits(rows=7, candidates=3, cells=256)  # many blocks, hardly any room: everything has to be refined
@@ -84,10 +84,11 @@ def write_shards(table: pa.Table, folder: Path, sizes: list[int]) -> Path:
 SETTINGS = st.fixed_dictionaries(
     {
         "keep_fraction": st.floats(0.01, 1.0),
-        "strategy": st.sampled_from(STREAMED),
+        "strategy": st.sampled_from(sorted(STRATEGIES)),
         "quota": st.sampled_from(["none", "none", "proportional", "equal"]),
         "balance": st.floats(0, 1),
         "drop_hardest": st.floats(0, 0.9),
+        "mix_random": st.sampled_from([0.0, 0.0, 0.3, 1.0]),
         "seed": st.integers(0, 3),
     }
 )
@@ -96,6 +97,7 @@ SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=3)
 
 def fitting(options: dict, table: pa.Table) -> dict:
     grouped = "label" in table.column_names or "cluster" in table.column_names
+    grouped &= options["strategy"] != "stratified"  # which streams without a floor or quota only
     return options if grouped else options | {"balance": 0.0, "quota": "none"}
 
 
@@ -107,7 +109,7 @@ def test_streamed_is_the_in_memory_selection_bit_for_bit(table, options, sizes, 
         path = write_shards(table, Path(folder) / "shards", sizes)
         expected = pdn.select(read_scores(path), **options)
         kept = select_streamed(open_table(path), limits=limits, **options)
-        np.testing.assert_array_equal(np.concatenate([part.keep for part in kept.batches()]), expected.keep)
+        np.testing.assert_array_equal(kept.keep, expected.keep)
         assert len(kept) == len(expected)
         assert kept.notes == expected.notes
         assert kept.recipe == expected.recipe
@@ -133,13 +135,12 @@ def test_order_of_rows_and_shards_does_not_matter(table, options, sizes, random)
         for name, rows in (("one", table), ("two", table.take(order))):
             path = write_shards(rows, Path(folder) / name, sizes)
             kept = select_streamed(open_table(path), limits=TINY, **options)
-            parts = [part.block.columns.column("id").filter(pa.array(part.keep)) for part in kept.batches("id")]
-            ids.append({value for part in parts for value in part.to_pylist()})
+            ids.append(set(kept.ids.tolist()))
     assert ids[0] == ids[1]
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("strategy", STREAMED)
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 @pytest.mark.parametrize("crowded", ["smooth", "outliers", "equal", "few values"])
 def test_memory_is_bounded_by_the_limits(tmp_path, rng, monkeypatch, kind, strategy, crowded) -> None:
     n, limits = 30_000, Limits(rows=1_000, candidates=200, cells=1_024)
@@ -154,28 +155,27 @@ def test_memory_is_bounded_by_the_limits(tmp_path, rng, monkeypatch, kind, strat
     columns = {"id": np.arange(n), "score": values.astype(kind), "label": labels}
     pq.write_table(pa.table(columns), tmp_path / "s.parquet", row_group_size=7_001)
     collected, cells = [], []
-    collect, count = threshold_module._collect, threshold_module._count_inside
+    collect, narrow = narrowing_module._collect, narrowing_module._Search.narrow
 
     def counting_candidates(*arguments):
         found = collect(*arguments)
         collected.append(len(found.rows))
         return found
 
-    def counting_cells(*arguments):
-        before = count(*arguments)
+    def counting_cells(search, before):
         cells.append(before.size)
-        return before
+        return narrow(search, before)
 
-    monkeypatch.setattr(threshold_module, "_collect", counting_candidates)
-    monkeypatch.setattr(threshold_module, "_count_inside", counting_cells)
-    options = {"keep_fraction": 0.3, "strategy": strategy, "balance": 0.5}
+    monkeypatch.setattr(narrowing_module, "_collect", counting_candidates)
+    monkeypatch.setattr(narrowing_module._Search, "narrow", counting_cells)
+    options = {"keep_fraction": 0.3, "strategy": strategy, "balance": 0.0 if strategy == "stratified" else 0.5}
     kept = select_streamed(open_table(tmp_path / "s.parquet"), limits=limits, **options)
     expected = pdn.select(read_scores(tmp_path / "s.parquet"), **options)
-    np.testing.assert_array_equal(np.concatenate([part.keep for part in kept.batches()]), expected.keep)
+    np.testing.assert_array_equal(kept.keep, expected.keep)
     assert max(collected) <= limits.candidates
-    assert max(cells, default=0) <= 1.5 * limits.cells
+    assert max(cells) <= 1.5 * limits.cells
     if crowded != "smooth":
-        assert cells or strategy == "random"  # the first bins could not do it alone
+        assert len(cells) > 1 or strategy == "random"  # the first bins could not do it alone
 
 
 def test_more_classes_than_the_first_block_shows(tmp_path, rng) -> None:
@@ -185,8 +185,8 @@ def test_more_classes_than_the_first_block_shows(tmp_path, rng) -> None:
     options = {"keep_fraction": 0.4, "balance": 0.9}
     kept = select_streamed(open_table(tmp_path / "s.parquet"), limits=Limits(rows=100, cells=4_096), **options)
     expected = pdn.select(read_scores(tmp_path / "s.parquet"), **options)
-    np.testing.assert_array_equal(np.concatenate([part.keep for part in kept.batches()]), expected.keep)
-    assert kept.classes == expected.scores.labels.classes
+    np.testing.assert_array_equal(kept.keep, expected.keep)
+    assert kept.class_table()["class"].to_pylist() == list(expected.scores.labels.classes)
 
 
 # --- as a user meets it --------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_prune_streams_when_memory_is_short(paredown, shards, tmp_path) -> None:
         assert files == [".paredown", "classes.csv", "manifest.json", "manifest.parquet"]
     streamed, whole = reports["streamed"], reports["whole"]
     for row in whole["classes"]:
-        del row["score_median"]  # the one thing a streamed run does not know
+        row["score_median"] = None  # the one thing a streamed run does not know
     assert streamed | {"out": ""} == whole | {"out": ""}
     (one, one_keep), (two, two_keep) = (pdn.read_manifest(tmp_path / name) for name in ("streamed", "whole"))
     np.testing.assert_array_equal(one_keep, two_keep)
@@ -226,17 +226,87 @@ def test_prune_streams_when_memory_is_short(paredown, shards, tmp_path) -> None:
     assert len(np.load(tmp_path / "kept.npy")) == 600
 
 
-def test_python_result_is_small_and_usable(shards, tmp_path) -> None:
-    kept = pdn.prune(shards, keep_fraction=0.4, memory="1KiB")
-    assert isinstance(kept, pdn.StreamedSelection)
-    assert len(kept) == 1_200
-    assert kept.classes == ("cat", "dog", "emu")
-    whole = pdn.prune(shards, keep_fraction=0.4)
-    assert isinstance(whole, pdn.Selection)
-    rows = np.concatenate([part.block.first + np.flatnonzero(part.keep) for part in kept.batches()])
-    np.testing.assert_array_equal(rows, whole.indices)
-    kept.write(tmp_path / "m.parquet")
-    np.testing.assert_array_equal(pdn.read_manifest(tmp_path / "m.parquet")[1], whole.keep)
+def use(source, out: Path, **options) -> dict:
+    """All that a user may do with a selection, as plain values."""
+    kept = pdn.select(source, keep_fraction=0.4, **options)
+    smaller = kept.at(0.2)
+    kept.write(out)
+    classes = kept.class_table()
+    return {
+        "type": type(kept),
+        "len": (len(kept), len(smaller), kept.n_examples),
+        "ids": (kept.ids.dtype, kept.ids.tolist(), smaller.ids.tolist()),
+        "indices": (kept.indices.dtype, kept.indices.tolist()),
+        "keep": (kept.keep.dtype, kept.keep.tolist()),
+        "recipe": (kept.recipe, smaller.recipe),
+        "notes": kept.notes,
+        "provenance": kept.provenance(),
+        "repr": (repr(kept), kept._repr_html_()),
+        "metric": kept.metric,
+        "scores": (kept.scores.values.tolist(), kept.scores.labels.names.tolist(), kept.scores.ids.tolist()),
+        "schema": (kept.manifest().schema, kept.manifest().schema.metadata),
+        "manifest": kept.manifest().to_pylist(),
+        "batches": [row for batch in kept.batches() for row in batch.to_pylist()],
+        "kept batches": [row for batch in kept.batches(["score", "id"], kept_only=True) for row in batch.to_pylist()],
+        "classes": None if classes is None else classes.drop_columns(["score_median"]).to_pylist(),
+        "balance": kept.balance_scores(),
+        "written": out.read_bytes(),
+    }
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@pytest.mark.parametrize("quota", ["none", "equal"])
+def test_the_same_code_works_whatever_the_size(shards, tmp_path, strategy, quota) -> None:
+    options = {"strategy": strategy, "quota": quota, "mix_random": 0.1}
+    if strategy == "stratified":
+        options |= {"quota": "none", "balance": 0.0}
+    small = use(shards, tmp_path / "small.parquet", **options)
+    large = use(shards, tmp_path / "large.parquet", memory="1KiB", **options)
+    assert small["type"] is pdn.Selection
+    assert small["len"] == (1_200, 600, 3_000)
+    for name, value in small.items():
+        assert large[name] == value, name
+
+
+def test_nothing_is_held_unless_asked_for(shards) -> None:
+    kept = pdn.select(shards, keep_fraction=0.4, memory="1KiB")
+    assert len(list(kept.batches(["keep"]))) > 1
+    assert set(vars(kept)) == {"rows", "recipe", "notes", "already", "again"}
+    held = [value for value in vars(kept.rows).values() if isinstance(value, np.ndarray)]
+    assert max(len(value) for value in held) == 3  # one number per class
+    assert kept.keep.sum() == 1_200
+    assert "keep" in vars(kept)
+
+
+def test_labels_given_apart(shards, tmp_path, rng) -> None:
+    labels = rng.choice(["x", "y"], 3_000, p=[0.9, 0.1])
+    small, large = (use(shards, tmp_path / f"{m}.parquet", labels=labels, memory=m) for m in ("1GiB", "1KiB"))
+    assert small == large
+    assert [row["class"] for row in large["classes"]] == ["x", "y"]
+    with pytest.raises(PareError, match=r"there are 2 labels for 3000 examples"):
+        pdn.select(shards, keep_fraction=0.4, labels=[0, 1], memory="1KiB")
+
+
+def test_columns_of_batches_are_checked(shards) -> None:
+    with pytest.raises(PareError, match=r"there is no column 'cluster' in the manifest; it has id, keep, score, label"):
+        pdn.select(shards, keep_fraction=0.4).batches(["id", "cluster"])
+
+
+def test_html_is_escaped() -> None:
+    kept = pdn.select(np.arange(3.0), keep_fraction=0.5, labels=["<script>", "a&b", "c"], balance=1)
+    text = kept._repr_html_()
+    assert "<script>" not in text
+    assert "&lt;script&gt;, a&amp;b" in text
+    assert repr(kept) == "<Selection: kept 2 of 3, strategy hard, metric score, floor 1 per label>"
+
+
+def test_a_selection_as_a_data_frame(monkeypatch) -> None:
+    kept = pdn.select(np.arange(3.0), keep_fraction=0.5, labels=list("aba"), ids=list("xyz"))
+    columns = {"id": list("xyz"), "keep": [False, True, True], "score": [0.0, 1.0, 2.0], "label": list("aba")}
+    assert kept.to_pandas().to_dict("list") == columns
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(PareError, match=r"to_pandas\(\) needs pandas: pip install pandas"):
+        kept.to_pandas()
 
 
 def test_shards_with_and_without_clusters(tmp_path) -> None:
@@ -269,15 +339,11 @@ def test_a_streamed_manifest_is_replaced_when_asked(shards, tmp_path) -> None:
 
 
 def test_what_does_not_stream_says_so(shards) -> None:
-    for options, what in (
-        ({"strategy": "moderate"}, "strategy 'moderate'"),
-        ({"strategy": "stratified"}, "strategy 'stratified'"),
-        ({"mix_random": 0.1}, "mix_random above 0"),
-    ):
-        with pytest.raises(PareError, match=rf"scores: {what} needs all 3,000 scores in memory; .*--memory"):
-            pdn.prune(shards, keep_fraction=0.4, memory="1KiB", **options)
-    with pytest.raises(PareError, match=r"labels given apart from the table"):
-        pdn.prune(shards, keep_fraction=0.4, memory="1KiB", labels=[0] * 3_000)
+    for options in ({}, {"balance": 0.0, "quota": "equal"}):
+        with pytest.raises(
+            PareError, match=r"'stratified' with a floor or quota .* all 3,000 scores in memory; .*--memory"
+        ):
+            pdn.prune(shards, keep_fraction=0.4, memory="1KiB", strategy="stratified", **options)
 
 
 BAD_TABLES = {

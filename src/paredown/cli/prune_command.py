@@ -17,7 +17,6 @@ from paredown.text import quoted
 
 if TYPE_CHECKING:
     from paredown.selection import Selection
-    from paredown.selection.streamed import StreamedSelection
 
 _SHOWN_CLASSES = 20  # rows of the class table on screen; the file has all of them
 
@@ -77,10 +76,10 @@ def prune(
     """
     from paredown.errors import PareError
     from paredown.files import check_all_apart, check_distinct, parts_folder
-    from paredown.pruning import check_finished, class_table
+    from paredown.pruning import check_finished
     from paredown.pruning import prune as prune_source
     from paredown.score_files import is_scores
-    from paredown.selection import check_settings
+    from paredown.selection import SelectionOptions
 
     checkpoint = parts_folder(out)
     check_distinct(out, scoring.embeddings, scoring.save_model)
@@ -89,7 +88,7 @@ def prune(
     current.writes(out, overwrite=overwrite, folder=True, parts=checkpoint, sources=sources)
     scoring.check()
     settings = vars(selecting) | {"keep_fraction": keep_fraction, "seed": scoring.seed}
-    check_settings(**settings | {"balance": selecting.balance or 0.0})
+    SelectionOptions(**settings | {"balance": selecting.balance or 0.0}).check()
     if not overwrite:
         check_finished(out, {name: settings[name] for name in ("keep_fraction", "strategy", "quota", "seed")})
     source: Any = sources[0]
@@ -123,18 +122,18 @@ def prune(
         scoring=options,
         **settings,
     )
-    table, b = class_table(kept)
+    table, b = kept.class_table(), kept.balance_scores()
     result = {
         "out": str(out),
         "kept": len(kept),
-        "examples": len(kept.scores),
+        "examples": kept.n_examples,
         "balance_score": b,
         "classes": [] if table is None else table.to_pylist(),
         **kept.provenance(),
     }
 
     def show() -> None:
-        show_scoring(kept.scores.provenance)
+        show_scoring(kept.rows.provenance)
         _show_selection(kept, table, b)
         if kept.already:
             say("[bold]{}[/] was complete already: the same command wrote it before.", out)
@@ -206,26 +205,25 @@ def export(
 
 
 def _announce_table(source: Path, metric: str, memory: str) -> None:
-    from paredown.pruning import in_memory_bytes, open_scores
+    from paredown.pruning import open_scores
     from paredown.units import format_size, parse_size
 
     table = open_scores(source, metric=metric)
-    needed = in_memory_bytes(table)
+    needed = table.in_memory_bytes
     if needed > parse_size(memory):
         size = format_size(needed)
         aside("{}: {:,} rows would need about {}, so they are streamed (--memory).", source, len(table), size)
 
 
-def _show_selection(kept: Selection | StreamedSelection, table: Any, b: dict[str, float]) -> None:
-    recipe = kept.recipe
-    floor = f", floor {recipe['balance']:g} per {recipe['grouped_by']}" if recipe["grouped_by"] else ""
-    how = f"{recipe['strategy']}, metric {kept.scores.metric}{floor}"
-    say("Kept [bold]{:,}[/] of {:,} examples ({}).", len(kept), len(kept.scores), how)
+def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
+    strategy, *facts = list(kept.introduce().items())[1:]
+    how = ", ".join([strategy[1], *(f"{name} {value}" for name, value in facts)])
+    say("Kept [bold]{:,}[/] of {:,} examples ({}).", len(kept), kept.n_examples, how)
     if table is not None:
         rows = table.to_pylist()
         name = table.column_names[0]
         ranges = {"score_min": "lowest score", "score_median": "median", "score_max": "highest"}
-        ranges = {column: heading for column, heading in ranges.items() if column in table.column_names}
+        ranges = {column: heading for column, heading in ranges.items() if table[column].null_count < len(rows)}
         numbers = ("examples", "kept", "kept %", *ranges.values())
         title = compose("{} balance b: {:.3f} before, {:.3f} after", name, b["before"], b["after"])
         shown = Grid(title, {name: "left", **dict.fromkeys(numbers, "right")})

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from paredown.selection.floors import PAPER_BALANCE, Quota, balance_of_counts, balance_score, class_floors, class_quotas
-from paredown.selection.selection import Selection, check_settings, select
+from paredown.selection.floors import (
+    PAPER_BALANCE,
+    Quota,
+    balance_of_counts,
+    balance_score,
+    class_floors,
+    class_quotas,
+    default_balance,
+)
+from paredown.selection.selecting import DEFAULT_MEMORY, select
+from paredown.selection.selection import Selection
+from paredown.selection.selection_options import SelectionOptions
 from paredown.selection.strategies import STRATEGIES
+from paredown.selection.streamed import Limits, ScoreTable, open_table, select_streamed
 
 __all__ = [
+    "DEFAULT_MEMORY",
     "PAPER_BALANCE",
     "STRATEGIES",
+    "Limits",
     "Quota",
+    "ScoreTable",
     "Selection",
+    "SelectionOptions",
     "balance_of_counts",
     "balance_score",
-    "check_settings",
     "class_floors",
     "class_quotas",
+    "default_balance",
+    "open_table",
     "select",
+    "select_streamed",
 ]

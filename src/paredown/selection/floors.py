@@ -18,12 +18,22 @@ __all__ = [
     "class_floors",
     "class_notes",
     "class_quotas",
+    "common_level",
+    "default_balance",
     "first_allowed",
 ]
 
 PAPER_BALANCE = 0.5  # the appendix on class balance keeps at least half of what equal pruning would
 
 Quota = Literal["none", "proportional", "equal"]
+
+
+def default_balance(balance: float | None, *, groups: bool) -> float:
+    """The floor that was asked for, or else the paper's where there are labels or clusters to hold it for, or else 0.
+
+    The one default of `select`, `prune` and sweeps.
+    """
+    return float(balance) if balance is not None else PAPER_BALANCE if groups else 0.0
 
 
 def class_floors(counts: NDArray[np.int64], fraction: float, n_keep: int) -> tuple[NDArray[np.int64], list[str]]:
@@ -51,14 +61,18 @@ def class_quotas(counts: NDArray[np.int64], n_keep: int, quota: Quota) -> NDArra
         given, remainder = np.divmod(counts.astype(np.int64) * n_keep, int(counts.sum()))
         given[np.lexsort((np.arange(len(counts)), -remainder))[: n_keep - given.sum()]] += 1
         return given
-    # Equal: the highest common level that the groups, as far as they have examples, can all be given.
+    given = np.minimum(counts, common_level(counts, n_keep))
+    given[np.flatnonzero(counts > given)[: n_keep - given.sum()]] += 1
+    return given
+
+
+def common_level(counts: NDArray[np.int64], n_keep: int) -> int:
+    """The highest number that all groups, as far as they have so many, can be given out of `n_keep`."""
     level, above = 0, int(counts.max()) + 1
     while above - level > 1:
         middle = (level + above) // 2
         level, above = (middle, above) if np.minimum(counts, middle).sum() <= n_keep else (level, middle)
-    given = np.minimum(counts, level)
-    given[np.flatnonzero(counts > given)[: n_keep - given.sum()]] += 1
-    return given
+    return level
 
 
 def best_of_each(

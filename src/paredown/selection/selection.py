@@ -1,287 +1,283 @@
-"""The arrow from scores to kept examples, and the only place that knows fractions, strategies, ties and floors.
-
-A strategy is a total order of the examples, best first; the first ones are kept. A floor first reserves some places
-for the best of each class (or cluster), and the order fills the rest.
-"""
+"""What is kept of a set of scores, in one form whether the scores are in memory or a table too large for it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from paredown.errors import PareError, fraction_hint, unknown_name
-from paredown.ids import hash_ids, id_array
-from paredown.score_warnings import Tie, constant_warning, score_warnings, tie_warning
-from paredown.scores import Labels, Scores
-from paredown.selection.floors import (
-    PAPER_BALANCE,
-    Quota,
-    best_of_each,
-    class_floors,
-    class_notes,
-    class_quotas,
-    first_allowed,
+from paredown.display import Introduced, data_frame, html_card
+from paredown.errors import PareError
+from paredown.ids import id_array, join_ids
+from paredown.score_files import (
+    PARQUET_OPTIONS,
+    check_table_output,
+    manifest_schema,
+    manifest_table,
+    new_table,
+    provenance_metadata,
 )
-from paredown.selection.strategies import MERITS, STRATEGIES
+from paredown.scores import Labels, Scores
+from paredown.selection.floors import balance_of_counts
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pandas as pd
 
-__all__ = ["Selection", "check_settings", "kept_and_dropped", "make_recipe", "select", "window_notes"]
+__all__ = ["BATCH_ROWS", "ClassCounts", "KeptRows", "RowsInMemory", "Selection"]
 
+BATCH_ROWS = 131_072
+_ROW_GROUP = 2**20  # rows of the manifest written at once
 _REPEATABLE = ("strategy", "balance", "quota", "drop_hardest", "mix_random", "seed")
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Which examples are kept, and how they were chosen."""
+class ClassCounts(NamedTuple):
+    """Every class (or cluster, without labels), with its examples and their scores."""
 
-    scores: Scores
-    keep: NDArray[np.bool_]
-    groups: Labels | None  # what the floor or quota was held for: classes, or clusters
-    recipe: dict[str, Any] = field(default_factory=dict)
+    kind: str  # class or cluster
+    names: tuple[str, ...]
+    counts: NDArray[np.int64]
+    kept: NDArray[np.int64]
+    lowest: NDArray[np.floating]
+    medians: NDArray[np.floating] | None  # not known of a table that is streamed: it would take another pass
+    highest: NDArray[np.floating]
+
+
+class KeptRows(Protocol):
+    """All examples and which of them are kept, in row order."""
+
+    metric: str
+    provenance: dict[str, Any]
+    schema: pa.Schema  # of the manifest
+
+    def __len__(self) -> int:
+        """How many examples there are, kept or not."""
+        ...
+
+    def read_scores(self) -> Scores:
+        """The scores as a whole, in memory."""
+        ...
+
+    def keep(self) -> NDArray[np.bool_]:
+        """Whether each example is kept."""
+        ...
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of the manifest, a block of rows at a time."""
+        ...
+
+    def classes(self) -> ClassCounts | None:
+        """The classes, or else the clusters, if there are any."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection(Introduced):
+    """Which examples are kept, and how they were chosen.
+
+    `ids`, `indices`, `keep`, `scores` and `manifest()` are whole arrays and tables. Of scores that do not fit in memory
+    they are read from their table when asked for; everything else, `batches()` and `write()` among it, never holds
+    more than some blocks of rows.
+    """
+
+    rows: KeptRows
+    recipe: dict[str, Any]
     notes: tuple[str, ...] = ()
     already: bool = False  # found finished by `prune`, which wrote nothing
+    again: Callable[..., Selection] | None = field(default=None, kw_only=True)  # `select` from the same scores
+
+    def __len__(self) -> int:
+        return int(self.recipe["kept"])
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples there are, kept or not."""
+        return len(self.rows)
+
+    @property
+    def metric(self) -> str:
+        """What the scores are called."""
+        return self.rows.metric
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The scores of all examples, with their ids and labels."""
+        return self.rows.read_scores()
+
+    @cached_property
+    def keep(self) -> NDArray[np.bool_]:
+        """Whether each example is kept, in row order."""
+        return self.rows.keep()
 
     @property
     def indices(self) -> NDArray[np.int64]:
         """Row numbers of the kept examples, ascending."""
         return np.flatnonzero(self.keep)
 
-    @property
+    @cached_property
     def ids(self) -> NDArray[Any]:
         """Ids of the kept examples, in row order."""
-        return self.scores.ids[self.keep]
-
-    def __len__(self) -> int:
-        return int(np.count_nonzero(self.keep))
+        kept = self.batches(["id"], kept_only=True)
+        return join_ids([id_array(batch["id"].to_numpy(zero_copy_only=False)) for batch in kept])
 
     def at(self, keep_fraction: float) -> Selection:
         """The same recipe at another keep_fraction, from the same scores."""
-        options = {name: self.recipe[name] for name in _REPEATABLE}
-        return select(self.scores, keep_fraction=keep_fraction, **options)
+        assert self.again is not None
+        return self.again(keep_fraction=keep_fraction, **{name: self.recipe[name] for name in _REPEATABLE})
+
+    def batches(self, columns: Sequence[str] | None = None, *, kept_only: bool = False) -> Iterator[pa.RecordBatch]:
+        """The manifest as Arrow record batches of at most 131,072 rows, in row order.
+
+        Args:
+            columns: of `id`, `keep`, `score`, and `label` and `cluster` if there are any; all of them if not given.
+            kept_only: only the rows that are kept.
+        """
+        names = self.rows.schema.names
+        wanted = list(names if columns is None else columns)
+        for name in wanted:
+            if name not in names:
+                raise PareError(f"there is no column {name!r} in the manifest; it has {', '.join(names)}.")
+        return self._batches(wanted, kept_only)
+
+    def _batches(self, columns: list[str], kept_only: bool) -> Iterator[pa.RecordBatch]:
+        read = [*columns, "keep"] if kept_only and "keep" not in columns else columns
+        for batch in self.rows.batches(read):
+            yield batch.filter(batch["keep"]).select(columns) if kept_only else batch
 
     def manifest(self) -> pa.Table:
         """Every example with `id`, `keep` and `score` (and label and cluster), the recipe in the table's metadata."""
-        from paredown.score_files import manifest_table
+        return pa.Table.from_batches(self.batches(), self.rows.schema).replace_schema_metadata(self._metadata())
 
-        return manifest_table(self.scores, self.keep, self.provenance())
+    def to_pandas(self) -> pd.DataFrame:
+        """The manifest as a data frame."""
+        table = self.manifest()
+        plain = {name: table[name].cast(pa.string()) if name == "label" else table[name] for name in table.column_names}
+        return data_frame({name: column.to_numpy() for name, column in plain.items()})
+
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the manifest, in row order and whole or not at all, with its provenance inside and as JSON beside."""
+        path = Path(path)
+        check_table_output(path, overwrite=overwrite)
+        schema = self.rows.schema.with_metadata(self._metadata())
+        # Dictionaries pay for labels only: ids differ in every row, and scores nearly so; row numbers grow by one.
+        # Statistics of labels would take as long as all the rest.
+        options: dict[str, Any] = {**PARQUET_OPTIONS, "use_dictionary": ["label"]}
+        options["write_statistics"] = [name for name in schema.names if name != "label"]
+        if pa.types.is_integer(schema.field("id").type):
+            options["column_encoding"] = {"id": "DELTA_BINARY_PACKED"}
+        with (
+            new_table(path, self._record(), overwrite=overwrite) as part,
+            pq.ParquetWriter(part, schema, **options) as writer,
+        ):
+            for table in _row_groups(self.batches()):
+                writer.write_table(table, row_group_size=table.num_rows)
+
+    def class_table(self) -> pa.Table | None:
+        """Per class (or cluster, without labels): examples, kept, and lowest, median and highest score.
+
+        A class without examples has no scores, and a selection that was streamed has no medians: these are null.
+        """
+        classes = self.rows.classes()
+        if classes is None:
+            return None
+        seen = classes.counts > 0
+        medians = pa.nulls(len(seen), pa.from_numpy_dtype(classes.lowest.dtype))
+        columns = {
+            classes.kind: pa.array(classes.names, pa.string()),
+            "examples": classes.counts,
+            "kept": classes.kept,
+            "kept_fraction": classes.kept / np.maximum(classes.counts, 1),
+            "score_min": pa.array(classes.lowest, mask=~seen),
+            "score_median": medians if classes.medians is None else pa.array(classes.medians, mask=~seen),
+            "score_max": pa.array(classes.highest, mask=~seen),
+        }
+        return pa.table(columns)
+
+    def balance_scores(self) -> dict[str, float]:
+        """The balance score b of the classes (or clusters) before and after; empty if there are none."""
+        classes = self.rows.classes()
+        if classes is None:
+            return {}
+        return {"before": balance_of_counts(classes.counts), "after": balance_of_counts(classes.kept)}
 
     def provenance(self) -> dict[str, Any]:
         """The record of the scores with the recipe of the selection."""
-        return self.scores.provenance | {"selection": self.recipe, "notes": list(self.notes)}
+        return self.rows.provenance | {"selection": self.recipe, "notes": list(self.notes)}
+
+    def _record(self) -> dict[str, Any]:
+        return self.provenance() | {"metric": self.metric}
+
+    def _metadata(self) -> dict[bytes, bytes]:
+        return provenance_metadata(self._record())
+
+    def introduce(self) -> dict[str, str]:
+        """How many are kept, and how they were chosen."""
+        recipe, per = self.recipe, self.recipe["grouped_by"]
+        facts = {"kept": f"{len(self):,} of {self.n_examples:,}", "strategy": recipe["strategy"], "metric": self.metric}
+        if per and recipe["quota"] != "none":
+            facts["quota"] = f"{recipe['quota']} per {per}"
+        elif per:
+            facts["floor"] = f"{recipe['balance']:g} per {per}"
+        return facts
+
+    def _repr_html_(self) -> str:
+        return html_card("Selection", self.introduce(), self.notes)
 
 
-def select(
-    scores: Scores | ArrayLike,
-    *,
-    keep_fraction: float,
-    strategy: str = "hard",
-    labels: ArrayLike | Labels | None = None,
-    balance: float | None = None,
-    quota: Quota = "none",
-    drop_hardest: float = 0.05,
-    mix_random: float = 0.0,
-    ids: ArrayLike | None = None,
-    seed: int = 0,
-) -> Selection:
-    """Keep exactly `round(keep_fraction * n)` examples (at least one).
-
-    Args:
-        scores: `Scores`, or one number per example (higher is harder).
-        keep_fraction: the fraction kept, in (0, 1].
-        strategy: `hard` (highest scores), `easy` (lowest), `random`, `window` (the hardest after leaving out the
-            `drop_hardest` fraction), `stratified` (leave out the `drop_hardest` fraction, then equal budgets over score
-            bins, at random inside a bin), `moderate` (closest to the median score).
-        labels: classes for the floor or quota. Without them `balance` uses the classes that came with the scores, or
-            else the clusters.
-        balance: every class keeps at least `balance * keep_fraction` of its own examples, rounded up where the total
-            allows. Defaults to the paper's 0.5 if labels are given here and to 0 (no floor) otherwise.
-        quota: `proportional` gives every class the same fraction, `equal` the same number (as far as it has them).
-        drop_hardest: see `window` and `stratified`.
-        mix_random: this fraction of the kept examples is drawn at random from what the strategy left.
-        ids: ids of plain scores; row numbers if not given. Ties are broken by a seeded hash of the id.
-        seed: decides ties and everything random.
-    """
-    scores = _as_scores(scores, ids)
-    n = len(scores)
-    balance = (0.0 if labels is None else PAPER_BALANCE) if balance is None else float(balance)
-    check_settings(keep_fraction, strategy, balance, quota, drop_hardest, mix_random, seed)
-    if labels is not None:
-        scores = scores.with_labels(Labels.of(labels, length=n))
-    groups, grouped_by = _groups(scores) if balance > 0 or quota != "none" else (None, None)
-
-    n_keep, dropped = kept_and_dropped(n, keep_fraction, drop_hardest)
-    order = STRATEGIES[strategy](scores.values, hash_ids(scores.ids, seed=seed), dropped)
-    # Looked at only for the examples that are drawn at random.
-    shuffled = np.argsort(hash_ids(scores.ids, seed=seed + 1)) if mix_random > 0 else order
-    notes = [text for text in score_warnings(scores.values) if text not in scores.provenance.get("warnings", ())]
-    notes = [] if strategy == "random" else notes
-    notes += window_notes(n, dropped, strategy, drop_hardest)
-    keep = np.zeros(n, bool)
-    if groups is not None and quota != "none":
-        numbers = class_quotas(groups.counts, n_keep, quota)
-        ordered = numbers - np.rint(mix_random * numbers).astype(np.int64)
-        keep[best_of_each(order, groups.codes, ordered)] = True
-        by_score = keep.copy()
-        keep[best_of_each(shuffled, groups.codes, numbers - groups[keep].counts, ~keep)] = True
-    else:
-        if groups is not None:
-            floors, short = class_floors(groups.counts, balance * keep_fraction, n_keep)
-            notes += short
-            keep[best_of_each(order, groups.codes, floors)] = True
-        free = n_keep - int(np.count_nonzero(keep))
-        n_random = min(round(mix_random * n_keep), free)
-        keep[first_allowed(order, ~keep, free - n_random)] = True
-        by_score = keep.copy()
-        keep[first_allowed(shuffled, ~keep, n_random)] = True
-    recipe = make_recipe(
-        keep_fraction=keep_fraction,
-        kept=n_keep,
-        strategy=strategy,
-        balance=balance,
-        quota=quota,
-        drop_hardest=drop_hardest,
-        mix_random=mix_random,
-        seed=seed,
-        grouped_by=grouped_by,
-    )
-    hardest = order[n - dropped :] if strategy == "window" else order[:0]
-    notes += _tie_notes(scores.values, strategy, by_score, hardest, groups)
-    if groups is not None:
-        notes += class_notes(groups.classes, groups.counts, groups[keep].counts)
-    return Selection(scores, keep, groups, recipe, tuple(notes))
+def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together to tables of a size that readers like."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.num_rows for part in waiting) >= _ROW_GROUP:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
-def _tie_notes(
-    values: NDArray[np.floating],
-    strategy: str,
-    keep: NDArray[np.bool_],
-    hardest: NDArray[np.int64],
-    groups: Labels | None,
-) -> list[str]:
-    """Warnings of ties at the cuts of a selection: the one below what is kept, and that below the hardest dropped."""
-    if strategy not in MERITS or constant_warning(float(values.min()), float(values.max()), len(values)):
-        return []
-    merits = MERITS[strategy](values)
-    dropped = np.zeros(len(keep), bool)
-    dropped[hardest] = True
-    at, equal = _at_the_cut(merits, keep | dropped, groups)
-    scores = at if strategy in ("hard", "window") else -at if strategy == "easy" else np.full(len(at), np.nan)
-    lower = _count(equal, keep & ~dropped, groups), _count(equal, ~keep & ~dropped, groups)
-    notes = [tie_warning(Tie.of(*lower, scores), int(np.count_nonzero(keep)))]
-    if len(hardest):
-        at, equal = _at_the_cut(merits, dropped, None)
-        upper = _count(equal, dropped, None), _count(equal, ~dropped, None)
-        notes.append(tie_warning(Tie.of(*upper, at), len(hardest), dropping=True))
-    return [note for note in notes if note is not None]
+class RowsInMemory:
+    """The kept rows of scores that are in memory."""
 
+    def __init__(self, scores: Scores, keep: NDArray[np.bool_]) -> None:
+        self._scores, self._keep = scores, keep
+        self.metric, self.provenance = scores.metric, scores.provenance
+        label, cluster = scores.labels is not None, scores.clusters is not None
+        self.schema = manifest_schema(pa.array(scores.ids[:0]).type, scores.values.dtype, label=label, cluster=cluster)
 
-def _at_the_cut(
-    merits: NDArray[Any], inside: NDArray[np.bool_], groups: Labels | None
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The worst merit inside of every group, and which examples have just that."""
-    if groups is None:
-        worst = merits[inside].min(initial=np.inf, keepdims=True)
-        return worst, np.flatnonzero(merits == worst)
-    worst = np.full(len(groups.classes), np.inf, merits.dtype)
-    np.minimum.at(worst, groups.codes[inside], merits[inside])
-    return worst, np.flatnonzero(merits == worst[groups.codes])
+    def __len__(self) -> int:
+        return len(self._scores)
 
+    def read_scores(self) -> Scores:
+        """The scores."""
+        return self._scores
 
-def _count(equal: NDArray[np.int64], which: NDArray[np.bool_], groups: Labels | None) -> NDArray[np.int64]:
-    """How many of some examples are in each group."""
-    chosen = equal[which[equal]]
-    codes = np.zeros(len(chosen), np.int64) if groups is None else groups.codes[chosen]
-    return np.bincount(codes, minlength=1 if groups is None else len(groups.classes))
+    def keep(self) -> NDArray[np.bool_]:
+        """Whether each example is kept."""
+        return self._keep
 
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of the manifest, a block of rows at a time."""
+        yield from manifest_table(self._scores, self._keep).select(columns).to_batches(BATCH_ROWS)
 
-def kept_and_dropped(n: int, keep_fraction: float, drop_hardest: float) -> tuple[int, int]:
-    """How many of n examples are kept, and how many of the hardest `window` and `stratified` leave out first."""
-    n_keep = max(1, round(keep_fraction * n))
-    return n_keep, min(round(drop_hardest * n), n - n_keep)
-
-
-def window_notes(n: int, dropped: int, strategy: str, drop_hardest: float) -> list[str]:
-    """What a user should know where fewer of the hardest can be left out than was asked for."""
-    if strategy not in ("window", "stratified") or dropped == round(drop_hardest * n):
-        return []
-    return [
-        f"only the hardest {dropped / n:.3g} are left out, not {drop_hardest:g} (drop_hardest), as the kept ones would "
-        "not fit into what is left; keep fewer, or leave out fewer."
-    ]
-
-
-def make_recipe(
-    *,
-    keep_fraction: float,
-    kept: int,
-    strategy: str,
-    balance: float,
-    quota: str,
-    drop_hardest: float,
-    mix_random: float,
-    seed: int,
-    grouped_by: str | None,
-) -> dict[str, Any]:
-    """How a selection was made, as its manifest records it."""
-    return {
-        "keep_fraction": keep_fraction,
-        "kept": kept,
-        "strategy": strategy,
-        "balance": balance,
-        "quota": quota,
-        "drop_hardest": drop_hardest,
-        "mix_random": mix_random,
-        "seed": seed,
-        "grouped_by": grouped_by,
-    }
-
-
-def _as_scores(scores: Scores | ArrayLike, ids: ArrayLike | None) -> Scores:
-    if isinstance(scores, Scores):
-        if ids is not None:
-            raise PareError("these scores carry their own ids; give ids only with plain numbers.")
-        return scores
-    values = np.asarray(scores)
-    if values.ndim != 1 or values.dtype.kind not in "fiub" or len(values) == 0:
-        raise PareError(f"scores must be a non-empty one-dimensional array of numbers, got shape {values.shape}.")
-    names = np.arange(len(values)) if ids is None else id_array(ids)
-    return Scores(values.astype(np.float64) if values.dtype.kind != "f" else values, names)
-
-
-def _groups(scores: Scores) -> tuple[Labels, str]:
-    if scores.labels is not None:
-        return scores.labels, "label"
-    if scores.clusters is not None:
-        return Labels.of(scores.clusters), "cluster"
-    raise PareError("a floor or quota needs labels or clusters, and these scores have neither; use balance=0 for none.")
-
-
-def check_settings(
-    keep_fraction: float,
-    strategy: str,
-    balance: float,
-    quota: str,
-    drop_hardest: float,
-    mix_random: float,
-    seed: int,
-) -> None:
-    """Raise at the first setting of a selection that cannot be."""
-    if not 0 < keep_fraction <= 1:
-        raise PareError(f"keep_fraction must be in (0, 1], got {keep_fraction:g}.{fraction_hint(keep_fraction)}")
-    if strategy not in STRATEGIES:
-        raise unknown_name("strategy", strategy, STRATEGIES)
-    if not 0 <= balance <= 1:
-        raise PareError(f"balance must be in [0, 1], got {balance:g}.{fraction_hint(balance)}")
-    if quota not in ("none", "proportional", "equal"):
-        raise unknown_name("quota", quota, ("none", "proportional", "equal"))
-    if not 0 <= drop_hardest < 1:
-        raise PareError(f"drop_hardest must be in [0, 1), got {drop_hardest:g}.{fraction_hint(drop_hardest)}")
-    if not 0 <= mix_random <= 1:
-        raise PareError(f"mix_random must be in [0, 1], got {mix_random:g}.{fraction_hint(mix_random)}")
-    if seed < 0:
-        raise PareError(f"seed must not be negative, got {seed}.")
+    def classes(self) -> ClassCounts | None:
+        """The classes, or else the clusters, if there are any."""
+        groups, kind = self._scores.labels, "class"
+        if groups is None and self._scores.clusters is not None:
+            groups, kind = Labels.of(self._scores.clusters), "cluster"
+        if groups is None:
+            return None
+        counts = groups.counts
+        ordered = self._scores.values[np.lexsort((self._scores.values, groups.codes))]
+        ends = np.cumsum(counts)
+        first, middle = (np.minimum(ends - counts + more, len(ordered) - 1) for more in (0, counts // 2))
+        kept = groups[self._keep].counts
+        return ClassCounts(
+            kind, groups.classes, counts, kept, ordered[first], ordered[middle], ordered[np.maximum(ends - 1, 0)]
+        )

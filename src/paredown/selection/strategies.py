@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MERITS", "STRATEGIES", "STRATIFIED_BINS"]
+__all__ = ["MERITS", "STRATEGIES", "STRATIFIED_BINS", "distances", "median_of", "score_bins"]
 
 STRATIFIED_BINS = 50
 
@@ -40,9 +40,7 @@ def _stratified(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) ->
     """
     hardest = _by_score(values, ties)
     rest = hardest[dropped:]
-    low, high = values[rest[-1]], values[rest[0]]
-    scale = STRATIFIED_BINS / (high - low) if high > low else 0.0
-    bins = np.minimum(((values[rest] - low) * scale).astype(np.int64), STRATIFIED_BINS - 1)
+    bins = score_bins(values[rest], values[rest[-1]], values[rest[0]])
     by_bin = np.lexsort((ties[rest], bins))
     starts = np.searchsorted(bins[by_bin], np.arange(STRATIFIED_BINS))
     turn = np.empty(len(rest), np.int64)
@@ -51,7 +49,7 @@ def _stratified(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) ->
 
 
 def _moderate(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:
-    return np.lexsort((ties, np.abs(values - np.median(values))))
+    return np.lexsort((ties, distances(values, median_of(values))))
 
 
 STRATEGIES: dict[str, Callable[[NDArray[Any], NDArray[np.uint64], int], NDArray[np.int64]]] = {
@@ -69,5 +67,27 @@ MERITS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "hard": lambda values: values,
     "easy": lambda values: -values,
     "window": lambda values: values,
-    "moderate": lambda values: -np.abs(values - np.median(values)),
+    "moderate": lambda values: -distances(values, median_of(values)),
 }
+
+
+def score_bins(values: NDArray[Any], low: Any, high: Any) -> NDArray[np.int64]:
+    """The bin of `stratified` that each score is in, given the lowest and highest of all."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(high - low):  # wider than the type holds
+            values, low, high = values / 2, low / 2, high / 2
+        scale = STRATIFIED_BINS / (high - low) if high > low else values.dtype.type(0)
+        places = np.nan_to_num((values - low) * scale, nan=0.0)
+    return np.clip(places, 0, STRATIFIED_BINS - 1).astype(np.int64)
+
+
+def median_of(values: NDArray[Any]) -> Any:
+    """The median score, infinite where the mean of the two in the middle overflows."""
+    with np.errstate(over="ignore"):
+        return np.median(values)
+
+
+def distances(values: NDArray[Any], median: Any) -> NDArray[Any]:
+    """How far each score is from the median."""
+    with np.errstate(over="ignore"):
+        return np.abs(values - median)

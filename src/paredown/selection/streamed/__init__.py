@@ -1,9 +1,9 @@
-"""Work on more rows than fit in memory."""
+"""Selection from tables of scores that do not fit in memory: the same examples, in memory that does not grow."""
 
 from __future__ import annotations
 
-from paredown.selection.streamed.order import Limits
 from paredown.selection.streamed.score_table import ScoreTable, open_table
-from paredown.selection.streamed.selecting import STREAMED, StreamedSelection, select_streamed
+from paredown.selection.streamed.sort_keys import Limits
+from paredown.selection.streamed.streaming import select_streamed
 
-__all__ = ["STREAMED", "Limits", "ScoreTable", "StreamedSelection", "open_table", "select_streamed"]
+__all__ = ["Limits", "ScoreTable", "open_table", "select_streamed"]

@@ -1,0 +1,177 @@
+"""`select`: the arrow from scores to kept examples.
+
+A strategy is a total order of the examples, best first; the first ones are kept. A floor first reserves some places
+for the best of each class (or cluster), and the order fills the rest.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paredown.errors import PareError
+from paredown.ids import hash_ids, id_array
+from paredown.progress import Track, silent
+from paredown.score_files import read_scores
+from paredown.score_warnings import Tie, constant_warning, score_warnings, tie_warning
+from paredown.scores import Labels, Scores
+from paredown.selection.floors import Quota, best_of_each, class_notes, default_balance, first_allowed
+from paredown.selection.selection import RowsInMemory, Selection
+from paredown.selection.selection_options import SelectionOptions
+from paredown.selection.strategies import MERITS, STRATEGIES
+from paredown.selection.streamed.score_table import ScoreTable, open_table
+from paredown.selection.streamed.streaming import select_streamed
+from paredown.units import parse_size
+
+__all__ = ["DEFAULT_MEMORY", "select"]
+
+DEFAULT_MEMORY = "1GiB"
+
+
+def select(
+    scores: Scores | ScoreTable | ArrayLike | str | Path,
+    *,
+    keep_fraction: float,
+    strategy: str = "hard",
+    labels: ArrayLike | Labels | None = None,
+    balance: float | None = None,
+    quota: Quota = "none",
+    drop_hardest: float = 0.05,
+    mix_random: float = 0.0,
+    ids: ArrayLike | None = None,
+    seed: int = 0,
+    metric: str | None = None,
+    memory: str | int = DEFAULT_MEMORY,
+    track: Track = silent,
+) -> Selection:
+    """Keep exactly `round(keep_fraction * n)` examples (at least one).
+
+    Args:
+        scores: `Scores`, one number per example (higher is harder), or a path: a Parquet file of scores, a folder of
+            them, or what `prune` wrote. A table that would need more than `memory` is streamed, in constant memory; the
+            same examples are kept.
+        keep_fraction: the fraction kept, in (0, 1].
+        strategy: `hard` (highest scores), `easy` (lowest), `random`, `window` (the hardest after leaving out the
+            `drop_hardest` fraction), `stratified` (leave out the `drop_hardest` fraction, then equal budgets over score
+            bins, at random inside a bin), `moderate` (closest to the median score).
+        labels: classes for the floor or quota. Without them these use the classes that came with the scores, or else
+            the clusters.
+        balance: every class keeps at least `balance * keep_fraction` of its own examples, rounded up where the total
+            allows. Defaults to the paper's 0.5 where there are labels or clusters, and to 0 (no floor) otherwise.
+        quota: `proportional` gives every class the same fraction, `equal` the same number (as far as it has them).
+        drop_hardest: see `window` and `stratified`.
+        mix_random: this fraction of the kept examples is drawn at random from what the strategy left.
+        ids: ids of plain scores; row numbers if not given. Ties are broken by a seeded hash of the id.
+        seed: decides ties and everything random.
+        metric: which column of a table holds the scores, if it has several.
+        memory: how much selecting from a table may take, such as `512MiB` or `4GiB`, before it is streamed.
+        track: reports progress.
+    """
+    given = {
+        "keep_fraction": keep_fraction,
+        "strategy": strategy,
+        "quota": quota,
+        "drop_hardest": drop_hardest,
+        "mix_random": mix_random,
+        "seed": seed,
+    }
+    SelectionOptions(**given, balance=balance or 0.0).check()  # before anything is read
+    budget = parse_size(memory)
+    if isinstance(scores, str | Path):
+        scores = open_table(scores, metric=metric)
+    if isinstance(scores, Scores | ScoreTable) and ids is not None:
+        raise PareError("these scores carry their own ids; give ids only with plain numbers.")
+    if isinstance(scores, ScoreTable):
+        if scores.in_memory_bytes > budget:
+            return select_streamed(scores, labels=labels, balance=balance, track=track, **given)
+        scores = read_scores(scores.path, metric=scores.column)
+    if not isinstance(scores, Scores):
+        scores = _as_scores(scores, ids)
+    if labels is not None:
+        scores = scores.with_labels(Labels.of(labels, length=len(scores)))
+    groups = scores.labels is not None or scores.clusters is not None
+    return _select_in_memory(scores, SelectionOptions(**given, balance=default_balance(balance, groups=groups)))
+
+
+def _select_in_memory(scores: Scores, options: SelectionOptions) -> Selection:
+    n, seed, strategy = len(scores), options.seed, options.strategy
+    groups, grouped_by = _groups(scores) if options.grouped else (Labels(np.zeros(n, np.int64), ("",)), None)
+    places, short = options.places(groups.counts)
+    n_keep, dropped = options.kept_and_dropped(n)
+    order = STRATEGIES[strategy](scores.values, hash_ids(scores.ids, seed=seed), dropped)
+
+    keep = np.zeros(n, bool)
+    if places.floors.any():
+        keep[best_of_each(order, groups.codes, places.floors)] = True
+    keep[first_allowed(order, ~keep, places.total - int(places.floors.sum()))] = True
+    by_order = keep.copy()
+    if places.random_total:
+        shuffled = np.argsort(hash_ids(scores.ids, seed=seed + 1))
+        keep[best_of_each(shuffled, groups.codes, places.random_floors, ~keep)] = True
+        keep[first_allowed(shuffled, ~keep, n_keep - int(np.count_nonzero(keep)))] = True
+
+    known = scores.provenance.get("warnings", ())
+    notes = [] if strategy == "random" else [text for text in score_warnings(scores.values) if text not in known]
+    notes += options.window_notes(n) + short
+    hardest = order[n - dropped :] if strategy == "window" else order[:0]
+    notes += _tie_notes(scores.values, strategy, by_order, hardest, groups)
+    if options.grouped:
+        notes += class_notes(groups.classes, groups.counts, groups[keep].counts)
+    rows = RowsInMemory(scores, keep)
+    return Selection(rows, options.recipe(n, grouped_by), tuple(notes), again=partial(select, scores))
+
+
+def _tie_notes(
+    values: NDArray[np.floating],
+    strategy: str,
+    keep: NDArray[np.bool_],
+    hardest: NDArray[np.int64],
+    groups: Labels,
+) -> list[str]:
+    """Warnings of ties at the cuts of a selection: the one below what is kept, and that below the hardest dropped."""
+    if strategy not in MERITS or constant_warning(float(values.min()), float(values.max()), len(values)):
+        return []
+    merits = MERITS[strategy](values)
+    dropped = np.zeros(len(keep), bool)
+    dropped[hardest] = True
+    at, kept, left = _at_the_cut(merits, keep | dropped, dropped, groups.codes, len(groups.classes))
+    scores = at if strategy in ("hard", "window") else -at if strategy == "easy" else np.full(len(at), np.nan)
+    notes = [tie_warning(Tie.of(kept, left, scores), int(np.count_nonzero(keep)))]
+    if len(hardest):
+        at, out, left = _at_the_cut(merits, dropped, np.zeros_like(dropped), np.zeros(len(keep), np.int64), 1)
+        notes.append(tie_warning(Tie.of(out, left, at), len(hardest), dropping=True))
+    return [note for note in notes if note is not None]
+
+
+def _at_the_cut(
+    merits: NDArray[np.floating],
+    inside: NDArray[np.bool_],
+    apart: NDArray[np.bool_],
+    codes: NDArray[np.int64],
+    n_groups: int,
+) -> tuple[NDArray[np.floating], NDArray[np.int64], NDArray[np.int64]]:
+    """The worst merit inside of every group, and how many examples with just that are in and out, but for some."""
+    worst = np.full(n_groups, np.inf, merits.dtype)
+    np.minimum.at(worst, codes[inside], merits[inside])
+    equal = (merits == worst[codes]) & ~apart
+    counts = (np.bincount(codes[equal & which], minlength=n_groups) for which in (inside, ~inside))
+    return worst, *counts
+
+
+def _as_scores(scores: ArrayLike, ids: ArrayLike | None) -> Scores:
+    values = np.asarray(scores)
+    if values.ndim != 1 or values.dtype.kind not in "fiub" or len(values) == 0:
+        raise PareError(f"scores must be a non-empty one-dimensional array of numbers, got shape {values.shape}.")
+    names = np.arange(len(values)) if ids is None else id_array(ids)
+    return Scores(values.astype(np.float64) if values.dtype.kind != "f" else values, names)
+
+
+def _groups(scores: Scores) -> tuple[Labels, str]:
+    if scores.labels is not None:
+        return scores.labels, "label"
+    if scores.clusters is not None:
+        return Labels.of(scores.clusters), "cluster"
+    raise PareError("a floor or quota needs labels or clusters, and these scores have neither; use balance=0 for none.")

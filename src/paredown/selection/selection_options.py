@@ -1,0 +1,98 @@
+"""The options of a selection: checked in one place, and recorded as its recipe."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paredown.errors import PareError, fraction_hint, unknown_name
+from paredown.selection.floors import Quota, class_floors, class_quotas
+from paredown.selection.strategies import STRATEGIES
+
+__all__ = ["Places", "SelectionOptions"]
+
+
+class Places(NamedTuple):
+    """How many examples are kept: of every group at least, and in all; by the order, and then at random."""
+
+    floors: NDArray[np.int64]
+    total: int
+    random_floors: NDArray[np.int64]
+    random_total: int
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """See `select`, which explains them."""
+
+    keep_fraction: float
+    strategy: str = "hard"
+    balance: float = 0.0
+    quota: Quota = "none"
+    drop_hardest: float = 0.05
+    mix_random: float = 0.0
+    seed: int = 0
+
+    def check(self) -> SelectionOptions:
+        """Raise at the first that cannot be; return the options."""
+        if not 0 < self.keep_fraction <= 1:
+            hint = fraction_hint(self.keep_fraction)
+            raise PareError(f"keep_fraction must be in (0, 1], got {self.keep_fraction:g}.{hint}")
+        if self.strategy not in STRATEGIES:
+            raise unknown_name("strategy", self.strategy, STRATEGIES)
+        if not 0 <= self.balance <= 1:
+            raise PareError(f"balance must be in [0, 1], got {self.balance:g}.{fraction_hint(self.balance)}")
+        if self.quota not in ("none", "proportional", "equal"):
+            raise unknown_name("quota", self.quota, ("none", "proportional", "equal"))
+        if not 0 <= self.drop_hardest < 1:
+            hint = fraction_hint(self.drop_hardest)
+            raise PareError(f"drop_hardest must be in [0, 1), got {self.drop_hardest:g}.{hint}")
+        if not 0 <= self.mix_random <= 1:
+            raise PareError(f"mix_random must be in [0, 1], got {self.mix_random:g}.{fraction_hint(self.mix_random)}")
+        if self.seed < 0:
+            raise PareError(f"seed must not be negative, got {self.seed}.")
+        return self
+
+    @property
+    def grouped(self) -> bool:
+        """Whether classes (or clusters) matter."""
+        return self.balance > 0 or self.quota != "none"
+
+    def kept_and_dropped(self, n: int) -> tuple[int, int]:
+        """How many of n examples are kept, and how many of the hardest `window` and `stratified` leave out first."""
+        n_keep = max(1, round(self.keep_fraction * n))
+        return n_keep, min(round(self.drop_hardest * n), n - n_keep)
+
+    def places(self, counts: NDArray[np.int64]) -> tuple[Places, list[str]]:
+        """The places that groups of these sizes get, and what a user should know of them."""
+        n_keep, _ = self.kept_and_dropped(int(counts.sum()))
+        if self.quota != "none":
+            numbers = class_quotas(counts, n_keep, self.quota)
+            at_random = np.rint(self.mix_random * numbers).astype(np.int64)
+            ordered = numbers - at_random
+            return Places(ordered, int(ordered.sum()), at_random, int(at_random.sum())), []
+        floors, notes = np.zeros_like(counts), []
+        if self.balance > 0:
+            floors, notes = class_floors(counts, self.balance * self.keep_fraction, n_keep)
+        at_random = min(round(self.mix_random * n_keep), n_keep - int(floors.sum()))
+        return Places(floors, n_keep - at_random, np.zeros_like(counts), at_random), notes
+
+    def window_notes(self, n: int) -> list[str]:
+        """What a user should know where fewer of the hardest can be left out than was asked for."""
+        _, dropped = self.kept_and_dropped(n)
+        if self.strategy not in ("window", "stratified") or dropped == round(self.drop_hardest * n):
+            return []
+        return [
+            f"only the hardest {dropped / n:.3g} are left out, not {self.drop_hardest:g} (drop_hardest), as the kept "
+            "ones would not fit into what is left; keep fewer, or leave out fewer."
+        ]
+
+    def recipe(self, n: int, grouped_by: str | None) -> dict[str, Any]:
+        """How a selection from n examples was made, as its manifest records it."""
+        options = asdict(self)
+        fraction = options.pop("keep_fraction")
+        grouped = grouped_by if self.grouped else None
+        return {"keep_fraction": fraction, "kept": self.kept_and_dropped(n)[0], **options, "grouped_by": grouped}

@@ -177,7 +177,7 @@ class _Search:
         np.cumsum(before, axis=1, out=before)
         before += self.before[:, None]
         start = start + (self.narrow(before).astype(np.uint64) << shift)
-        end = np.minimum(end, start + ((_ONE << shift) - _ONE))
+        end = start + np.minimum(end - start, (_ONE << shift) - _ONE)
         self.low, self.high = np.where(equal, self.low, start), np.where(equal, self.high, end)
         self.tie_low, self.tie_high = np.where(equal, start, self.tie_low), np.where(equal, end, self.tie_high)
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MEMORY",
     "NpyHeader",
-    "check_chunks",
     "check_memory",
     "check_name",
     "check_regular",
@@ -309,16 +308,6 @@ def read_parquet(
         table = file.read(columns=None if columns is None else list(columns))
         table.validate(full=True)
         return table
-
-
-def check_chunks(file: pq.ParquetFile, column: str) -> None:
-    """Raise where the description of a column in a Parquet file is damaged.
-
-    pyarrow's `metadata.row_group(i).column(j)` ends the process over such a file; reading a row raises.
-    """
-    for group in range(file.num_row_groups):
-        for _ in file.iter_batches(1, [group], columns=[column], use_threads=False):
-            break
 
 
 def _parquet_size(file: pq.ParquetFile, columns: Sequence[str] | None) -> int:

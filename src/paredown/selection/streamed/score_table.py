@@ -106,17 +106,18 @@ class ScoreTable:
                 reading(file, "Parquet file"),
                 pq.ParquetFile(file, page_checksum_verification=True, **options) as opened,
             ):
-                found = opened.metadata
+                sizes = [opened.metadata.row_group(number).num_rows for number in range(opened.num_row_groups)]
                 for run in _runs(of_file):
-                    for group in run:
-                        if group.number >= found.num_row_groups or found.row_group(group.number).num_rows != group.rows:
-                            raise PareError(f"{file}: it changed while it was read; run again when it is complete.")
+                    numbers, end = [group.number for group in run], run[-1].first + run[-1].rows
                     in_file, first = run[0].first_in_file, run[0].first
-                    numbers = [group.number for group in run]
+                    if max(numbers) >= len(sizes) or [sizes[number] for number in numbers] != [g.rows for g in run]:
+                        raise _changed(file)
                     for batch in opened.iter_batches(rows, numbers, columns=list(columns), use_threads=False):
                         batch.validate(full=True)
                         yield Block(file, in_file, first, batch)
                         in_file, first = in_file + batch.num_rows, first + batch.num_rows
+                    if first != end:
+                        raise _changed(file)
 
     def scores(self, block: Block) -> NDArray[np.floating]:
         """The block's scores as floating-point numbers; a missing one is NaN."""
@@ -161,6 +162,10 @@ class ScoreTable:
         blocks = [next(self._read([groups[place]], [self.column], _SAMPLED_ROWS)) for place in chosen.tolist()]
         values = np.concatenate([self.scores(block) for block in blocks])
         return values[np.isfinite(values)]
+
+
+def _changed(file: Path) -> PareError:
+    return PareError(f"{file}: it changed while it was read; run again when it is complete.")
 
 
 def _runs(groups: Iterator[RowGroup]) -> Iterator[list[RowGroup]]:

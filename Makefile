@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: demo test check mutants bench fuzz format clean
+.PHONY: demo test check tables mutants bench fuzz format clean
 
 demo: .venv/.demo
 	$(BIN)/paredown demo
@@ -32,6 +32,10 @@ fuzz: .venv/.dev
 format: .venv/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The tables in README and docs that come from the registries.
+tables: .venv/.dev
+	$(BIN)/python docs/tables.py
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

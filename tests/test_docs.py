@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,16 @@ def test_code_blocks_run(page, paredown, tmp_path, digits, capsys, request) -> N
                 assert result.returncode == 0, f"{line}\n{result.stderr}"
                 ran += 1
     assert ran >= {"docs/scaling.md": 2, "docs/sweeps.md": 1}.get(page, 3)
+
+
+def test_tables_come_from_the_registries() -> None:
+    spec = spec_from_file_location("tables", ROOT / "docs" / "tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tables = module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    for page in tables.TABLES:
+        assert tables.with_tables(page) == (ROOT / page).read_text(), f"{page}: run `make tables`"
 
 
 def test_links_lead_somewhere() -> None:

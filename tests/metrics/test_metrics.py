@@ -92,7 +92,11 @@ def test_every_metric_has_a_row_here() -> None:
     for metric in METRICS.values():
         assert metric.summary
         assert metric.cost
+        assert metric.reference
         assert set(metric.needs) <= {"embeddings", "labels", "training"}
+        assert all(metric.options_help.values())
+        assert (metric.trains is not None) == ("training" in metric.needs)
+        assert (metric.work is not None) == (metric.needs[:1] == ("embeddings",) and metric.trains is None)
 
 
 @pytest.mark.parametrize("name", METRICS)

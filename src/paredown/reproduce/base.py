@@ -42,7 +42,7 @@ SIZES = {
 class Figure(NamedTuple):
     """An entry of `FIGURES`."""
 
-    paper: str  # where it is in the paper: "Fig. 1A", "appendix", or "beyond" it
+    paper: str  # where it is in the paper: "Fig. 1A", "appendix" or "not in it"
     shows: str
 
 

@@ -40,7 +40,7 @@ FIGURES: dict[str, Figure] = {
     "fig4a": Figure("Fig. 4A", "transfer learning: pruning the data of fine-tuning"),
     "fig4b": Figure("Fig. 4B", "transfer learning: pruning the data of pretraining"),
     "fig5a": Figure("Fig. 5A", "how far the metrics agree: rank correlations of their scores, clustered"),
-    "fig5bc": Figure("Fig. 5B and C, Table 1", "test accuracy after keeping the hardest by every metric: Table 1"),
+    "fig5bc": Figure("Fig. 5B and C, Table 1", "test accuracy after keeping the hardest by every metric"),
     "fig6a": Figure("Fig. 6A", "clusters of the self-supervised metric against classes"),
     "fig6bc": Figure("Fig. 6B and C", "easiest and hardest images of a class by prototypes and memorization"),
     "fig_policy": Figure("appendix", "the optimal pruning policy, from easy to hard"),
@@ -60,7 +60,7 @@ FIGURES: dict[str, Figure] = {
     "tab_duration": Figure("appendix", "training longer on less: the matched-iterations factor"),
     "fig_ood": Figure("appendix", "accuracy out of distribution and likeness to humans after pruning"),
     "fig_shape_bias": Figure("appendix", "shape against texture, by category, after pruning"),
-    "fig_noise": Figure("beyond", "when not to keep the hardest: labels that are wrong"),
+    "fig_noise": Figure("not in it", "when not to keep the hardest: labels that are wrong"),
 }
 
 

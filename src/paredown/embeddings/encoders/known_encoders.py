@@ -57,7 +57,7 @@ ENCODERS: dict[str, EncoderEntry] = {
         extra=False,
         of_file=True,
     ),
-    "efficientnet_lite0": EncoderEntry("EfficientNet-Lite0 trained on ImageNet with labels, 1280 numbers", "nothing"),
+    "efficientnet_lite0": EncoderEntry("EfficientNet-Lite0 trained on ImageNet with labels, 1280 numbers", ""),
     "pixels": EncoderEntry(
         "whitened PCA of 32 x 32 pixels, 50 numbers: weak, enough for simple images", "nothing", extra=False
     ),

@@ -27,7 +27,7 @@ def forgetting(correct: ArrayLike) -> Values:
     """
     right = read_bools(correct, "correct", "epochs", "examples")
     events = was_forgotten(right[:-1], right[1:]).sum(axis=0)
-    return forgetting_score(events, ~right.any(axis=0), len(right))
+    return forgetting_score(events, right.sum(axis=0) == 0, len(right))
 
 
 def was_forgotten(before: NDArray[Any], after: NDArray[Any]) -> Mask:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,38 @@ def test_the_installed_command_starts() -> None:
     command = Path(sys.executable).parent / "paredown"
     result = subprocess.run([command, "--help"], capture_output=True, text=True, check=True)
     assert all(verb in result.stdout for verb in ("demo", "embed", "score", "prune", "export"))
+
+
+# Names that are an interface: every figure that uses real data declares the data sets it `NEEDS`.
+SHARED_NAMES = {"NEEDS"}
+
+
+def public_definitions(file: Path) -> set[str]:
+    """Public classes and constants that a module defines; aliases of types and names taken from others are neither."""
+    found = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+            found.update(name for name in names if name.isupper() and len(name) > 1 and name != "TYPE_CHECKING")
+    return {name for name in found if not name.startswith("_")}
+
+
+def test_a_public_class_has_one_meaning() -> None:
+    """A class or constant is defined in one module only, so that its name alone says what it is."""
+    homes: dict[str, list[str]] = {}
+    for module, file in MODULES.items():
+        for name in public_definitions(file) - SHARED_NAMES:
+            homes.setdefault(name, []).append(module)
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module != "paredown.__main__"])
+def test_all_that_a_module_offers_is_there(module: str) -> None:
+    """What `from module import *` takes; optional libraries are imported inside functions, so every module imports."""
+    loaded = import_module(module)
+    offered = getattr(loaded, "__all__", [])
+    assert len(set(offered)) == len(offered)
+    assert [name for name in offered if not hasattr(loaded, name)] == []

@@ -19,9 +19,9 @@ from paredown.scoring import score
 from paredown.selection import select
 from paredown.standard_errors import standard_error
 
-__all__ = ["FRACTIONS", "METHODS", "DemoRow", "load_digits", "run_demo"]
+__all__ = ["DEMO_FRACTIONS", "DEMO_METHODS", "DemoRow", "load_digits", "run_demo"]
 
-FRACTIONS = (0.1, 0.2, 0.4, 0.6, 0.8)
+DEMO_FRACTIONS = (0.1, 0.2, 0.4, 0.6, 0.8)
 
 
 class _Method(NamedTuple):
@@ -30,7 +30,7 @@ class _Method(NamedTuple):
     balance: float
 
 
-METHODS: dict[str, _Method] = {
+DEMO_METHODS: dict[str, _Method] = {
     "prototypes, hard": _Method("prototypes", "hard", 0.0),
     "prototypes, hard, balanced": _Method("prototypes", "hard", 0.5),
     "supervised prototypes, hard": _Method("supervised_prototypes", "hard", 0.0),
@@ -77,7 +77,7 @@ def _repeat(rng: np.random.Generator, random_subsets: int) -> dict[tuple[str, fl
     seed = int(rng.integers(2**31))
     scores: dict[str, Scores] = {
         metric: score(images[train], metric=metric, labels=digits[train], seed=seed)
-        for metric in {method.metric for method in METHODS.values()}
+        for metric in {method.metric for method in DEMO_METHODS.values()}
     }
 
     def accuracy(rows: NDArray[np.int64]) -> float:
@@ -85,14 +85,14 @@ def _repeat(rng: np.random.Generator, random_subsets: int) -> dict[tuple[str, fl
 
     n = len(train)
     result = {("full", 1.0, n): accuracy(np.arange(n))}
-    for fraction in FRACTIONS:
+    for fraction in DEMO_FRACTIONS:
         kept = round(fraction * n)
         subsets = [
             select(np.zeros(n), keep_fraction=fraction, strategy="random", seed=seed + i).indices
             for i in range(random_subsets)
         ]
         result["random", fraction, kept] = float(np.mean([accuracy(rows) for rows in subsets]))
-        for name, method in METHODS.items():
+        for name, method in DEMO_METHODS.items():
             chosen = select(
                 scores[method.metric],
                 keep_fraction=fraction,

@@ -40,10 +40,10 @@ def by_definition(rows: np.ndarray, centroids: np.ndarray) -> tuple[np.ndarray, 
     return index, cosine[np.arange(len(rows)), index]
 
 
-def all_searches(centroids: np.ndarray, rows: np.ndarray) -> list[kernels.Search]:
+def all_searches(centroids: np.ndarray, rows: np.ndarray) -> list[kernels.CentroidSearch]:
     """Every kernel, screens of every width, and the code for a GPU on the processor."""
     widths = [width for width in (1, 2, 5, 48, 64, 192) if width <= min(centroids.shape[1], len(rows))]
-    found: list[kernels.Search] = [ExactSearch(centroids)]
+    found: list[kernels.CentroidSearch] = [ExactSearch(centroids)]
     found += [ScreenedSearch(centroids, leading_basis(rows, width)) for width in widths]
     try:
         import torch  # noqa: F401

@@ -18,7 +18,13 @@ from paredown.reproduce.base import FigureTable
 from paredown.reproduce.figures.fig5a import rank_correlations
 from paredown.reproduce.figures.fig_histograms import variance_between
 from paredown.reproduce.figures.fig_imbalance import lowest_balance
-from paredown.reproduce.metric_comparison import METRICS, PAPER_FRACTIONS, SUPERVISED, TITLES, add_accuracies
+from paredown.reproduce.metric_comparison import (
+    COMPARED_METRICS,
+    METRIC_TITLES,
+    PAPER_FRACTIONS,
+    SUPERVISED,
+    add_accuracies,
+)
 from paredown.reproduce.setup import Setup
 from paredown.scores import Labels, Scores
 from paredown.selection import balance_of_counts
@@ -51,7 +57,7 @@ def known_error(run: Any) -> float:
     lost = 1 - run.keep_fraction
     if run.metric == "random":
         return 0.1 + 0.1 * lost
-    worse = {name: 0.001 * number for number, name in enumerate(METRICS)}.get(run.metric, 0.0)
+    worse = {name: 0.001 * number for number, name in enumerate(COMPARED_METRICS)}.get(run.metric, 0.0)
     return 0.1 + 0.05 * lost + worse - 0.02 * run.balance
 
 
@@ -80,7 +86,7 @@ def test_every_metric_has_one_place_and_the_paper_its_numbers(tmp_path) -> None:
     needs = {role: sizes["paper"] for role, sizes in benchmark.NEEDS.items()}
     paper = Setup("paper", 0, tmp_path, needs, rehearsal=True)
     places = benchmark._places(paper)
-    assert list(places) == list(TITLES)
+    assert list(places) == list(METRIC_TITLES)
     members = {name: scoring.options.get("members") for name, (scoring, _) in places.items()}
     assert (members["el2n_1"], members["el2n_20"], members["memorization"]) == (1, 20, 2000)
     assert places["prototypes"][0].options["k"] == 1000
@@ -107,7 +113,9 @@ def test_scores_of_the_plan_are_those_that_are_made(setup, monkeypatch) -> None:
         made[name] = scored.file
         assert len(scored[metric]) == 600
     probes = benchmark.benchmark_sweep(setup)["probe"]
-    assert {name: Path(probe["scores"]) for name, probe in probes.items()} == {name: made[name] for name in METRICS}
+    assert {name: Path(probe["scores"]) for name, probe in probes.items()} == {
+        name: made[name] for name in COMPARED_METRICS
+    }
 
 
 def test_accuracies_are_compared_seed_by_seed(setup) -> None:
@@ -118,7 +126,7 @@ def test_accuracies_are_compared_seed_by_seed(setup) -> None:
     assert full["accuracy"] == pytest.approx(1 - 0.1 - np.mean(NOISE[:2]))
     assert full["deviation"] == pytest.approx(np.std(NOISE[:2], ddof=1))
     row = table.where(kind="metric", metric="ddd", keep_fraction=0.6).rows[0]
-    worse = 0.001 * METRICS.index("ddd")
+    worse = 0.001 * COMPARED_METRICS.index("ddd")
     assert row["difference"] == pytest.approx(0.05 * 0.4 - worse + 0.01)
     assert row["full_difference"] == pytest.approx(-0.05 * 0.4 - worse + 0.01)
     assert row["stderr"] == pytest.approx(np.std(NOISE[:2], ddof=1) / np.sqrt(2))
@@ -138,7 +146,7 @@ def test_fig5bc_verdicts_follow_the_accuracies(setup, monkeypatch) -> None:
     ahead = table.where(kind="prototypes - memorization").rows
     assert [row["difference"] for row in ahead] == pytest.approx([-0.002, -0.002])
     # Two standard deviations of a training are 0.004: those within it lose at most 0.004 to all examples.
-    within = [name for number, name in enumerate(METRICS) if 0.05 * 0.2 + 0.001 * number - 0.01 <= 2 * 0.00212]
+    within = [name for number, name in enumerate(COMPARED_METRICS) if 0.05 * 0.2 + 0.001 * number - 0.01 <= 2 * 0.00212]
     claim = import_module("paredown.reproduce.figures.fig5bc").judge(table)[0]
     assert f"{len(within)} of 10 metrics are within" in claim.evidence
     assert verdicts("fig5bc", table) == [True, True, True]
@@ -155,12 +163,12 @@ def test_fig5bc_verdicts_follow_the_accuracies(setup, monkeypatch) -> None:
 def test_the_floor_is_worth_what_it_adds(setup, monkeypatch) -> None:
     table = measured("fig_unbalanced", setup, monkeypatch)
     assert table.where(kind="floor")["gain"] == pytest.approx(0.01)
-    assert len(table.where(kind="floor")) == 2 * len(METRICS)
+    assert len(table.where(kind="floor")) == 2 * len(COMPARED_METRICS)
     assert set(table.where(kind="metric")["balance"]) == {0.0}
     acting = {row["keep_fraction"]: row["acts"] for row in table.where(kind="floor").rows}
     assert acting == {0.8: 0, 0.6: 1}
     over = table.where(kind="floor, where it acts").rows[0]
-    assert (over["acts"], over["gain"]) == (len(METRICS), pytest.approx(0.01))
+    assert (over["acts"], over["gain"]) == (len(COMPARED_METRICS), pytest.approx(0.01))
     assert verdicts("fig_unbalanced", table) == [True]
     assert verdicts("fig_unbalanced", change(table, {"kind": "floor, where it acts"}, gain=-0.01)) == [False]
 
@@ -179,7 +187,7 @@ def test_the_worst_classes_are_found(setup, monkeypatch) -> None:
     row = table.where(kind="metric", metric="memorization").rows[0]
     assert row["worst_classes"] == 1
     assert row["worst_less_rest"] == pytest.approx(-0.02)
-    change_of_all = -(0.05 * 0.2 + 0.001 * METRICS.index("memorization") - 0.01)
+    change_of_all = -(0.05 * 0.2 + 0.001 * COMPARED_METRICS.index("memorization") - 0.01)
     assert row["mean_change"] == pytest.approx(change_of_all - 0.02 / CLASSES)
     dots = table.where(kind="class", metric="memorization")
     slope, intercept = np.polyfit(dots["pruned"], dots["full"], 1)
@@ -210,7 +218,7 @@ def scores(rng) -> dict[str, Scores]:
     """600 scores by each metric in four classes; the class is worth more the later the metric comes."""
     labels = Labels.of(np.arange(600) % CLASSES)
     easy = {"random": rng.random(600)}
-    easy |= {name: rng.random(600) + 0.3 * number * labels.codes for number, name in enumerate(METRICS)}
+    easy |= {name: rng.random(600) + 0.3 * number * labels.codes for number, name in enumerate(COMPARED_METRICS)}
     return {name: Scores(values, np.arange(600), name, labels) for name, values in easy.items()}
 
 
@@ -283,7 +291,7 @@ def test_variance_between_classes(setup, scores, monkeypatch) -> None:
     table = scored("fig_histograms", setup, scores, monkeypatch)
     shares = table.where(kind="histogram", metric="prototypes").grid("share", "name", "rank")
     np.testing.assert_allclose(shares.sum(axis=1), 1)
-    strongest = table.where(kind="metric", metric=METRICS[-1]).rows[0]
+    strongest = table.where(kind="metric", metric=COMPARED_METRICS[-1]).rows[0]
     assert (strongest["least_above_median"], strongest["most_above_median"]) == (0, 1)
     assert strongest["between_classes"] > 0.9
     assert verdicts("fig_histograms", table) == [False]  # the first metric knows no classes

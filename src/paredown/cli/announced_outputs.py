@@ -10,11 +10,11 @@ from pathlib import Path
 from paredown.errors import PareError
 from paredown.text import encodable, printable, quoted
 
-__all__ = ["Work", "check_workers", "command_line", "current", "starts_over"]
+__all__ = ["RunningCommand", "check_workers", "command_line", "current", "starts_over"]
 
 
 @dataclass
-class Work:
+class RunningCommand:
     """What a verb would leave behind if it were stopped now.
 
     Attributes:
@@ -71,7 +71,7 @@ class Work:
         return f"nothing was written. Start again with: {command_line()}"
 
 
-current = Work()  # of the verb that runs
+current = RunningCommand()  # of the verb that runs
 
 
 def starts_over() -> None:

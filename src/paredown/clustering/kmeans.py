@@ -14,7 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from paredown.clustering.kernels import Search, choose_search, fewest_operations, leading_basis, nearest, worth_a_choice
+from paredown.clustering.kernels import (
+    CentroidSearch,
+    choose_search,
+    fewest_operations,
+    leading_basis,
+    nearest,
+    worth_a_choice,
+)
 from paredown.clustering.kernels.exact import ExactSearch
 from paredown.clustering.kernels.screened import ScreenedSearch
 from paredown.clustering.lloyd import TOLERANCE, Rows, group, group_in_two_levels
@@ -201,15 +208,15 @@ class KMeans:
             return None
         return basis
 
-    def _preparing(self, basis: Rows | None, sample: Rows) -> Callable[[Rows], Search]:
+    def _preparing(self, basis: Rows | None, sample: Rows) -> Callable[[Rows], CentroidSearch]:
         """How to make a search for centroids that have moved; the choice is made for the first ones."""
         if self.kernel not in ("auto", "screened"):
             return lambda centroids: choose_search(centroids, sample, n=0, kernel=self.kernel)
         if basis is None:
             return ExactSearch
-        chosen: list[Callable[[Rows], Search]] = []
+        chosen: list[Callable[[Rows], CentroidSearch]] = []
 
-        def prepare(centroids: Rows) -> Search:
+        def prepare(centroids: Rows) -> CentroidSearch:
             if not chosen:
                 possible = [ScreenedSearch(centroids, basis), ExactSearch(centroids)]
                 screened = fewest_operations(possible, sample) is possible[0]

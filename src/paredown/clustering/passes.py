@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.clustering.kernels import Search
+from paredown.clustering.kernels import CentroidSearch
 from paredown.clustering.lloyd import Rows
 from paredown.ids import hash_ids
 from paredown.progress import Track, silent
@@ -152,7 +152,7 @@ def directions(rows: FittingRows, index: Indices, k: int, dim: int, track: Track
 
 
 def lloyd_pass(
-    rows: FittingRows, centroids: Rows, search: Search, track: Track = silent, label: str = ""
+    rows: FittingRows, centroids: Rows, search: CentroidSearch, track: Track = silent, label: str = ""
 ) -> Clustering:
     """One iteration of spherical k-means: every row to its nearest centroid, every centroid to its rows."""
     sums = _Sums(*centroids.shape)
@@ -164,7 +164,7 @@ def lloyd_pass(
 def minibatch_pass(
     source: VectorSource,
     centroids: Rows,
-    prepare: Callable[[Rows], Search],
+    prepare: Callable[[Rows], CentroidSearch],
     *,
     memory: int,
     track: Track = silent,

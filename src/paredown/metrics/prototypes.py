@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.clustering.kernels import SAMPLE_ROWS, Search, choose_search, load_search, nearest, search_arrays
+from paredown.clustering.kernels import SAMPLE_ROWS, CentroidSearch, choose_search, load_search, nearest, search_arrays
 from paredown.clustering.kmeans import KMeans, spherical_kmeans
 from paredown.correlations import rank_correlation
 from paredown.errors import PareError
@@ -71,7 +71,7 @@ class Prototypes:
     """Centroids of spherical k-means; a row's score is its cosine distance to the nearest one."""
 
     centroids: NDArray[np.float32]
-    search: Search
+    search: CentroidSearch
     facts: dict[str, Any] = field(default_factory=dict)
 
     def score(self, batch: Batch) -> Scored:

@@ -27,7 +27,7 @@ from paredown.sources.image_decoding import Skipped, decode_image
 
 __all__ = [
     "NEEDS",
-    "TITLES",
+    "SHOWN_TITLES",
     "ImagesToShow",
     "add_extremes",
     "class_name",
@@ -40,7 +40,7 @@ NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},
     "images": {"tiny": ("digits",), "cpu": ("cifar10", "fashion_mnist", "digits"), "paper": ("imagenet",)},
 }
-TITLES = {
+SHOWN_TITLES = {
     "prototypes": "self-supervised prototypes",
     "supervised_prototypes": "supervised prototypes",
     "memorization": "memorization",

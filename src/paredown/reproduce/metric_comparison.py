@@ -23,13 +23,13 @@ from paredown.scores import Scores
 from paredown.standard_errors import standard_error
 
 __all__ = [
+    "COMPARED_METRICS",
     "FLOOR",
-    "METRICS",
+    "METRIC_TITLES",
     "NEEDS",
     "PAPER_FRACTIONS",
     "PROTOTYPES",
     "SUPERVISED",
-    "TITLES",
     "Mean",
     "accuracies",
     "add_accuracies",
@@ -51,7 +51,7 @@ NEEDS = {
 }
 
 # Name in tables -> as the paper writes it.
-TITLES = {
+METRIC_TITLES = {
     "random": "random",
     "influence_max": "influence max",
     "influence_sum_abs": "influence sum-abs",
@@ -64,9 +64,9 @@ TITLES = {
     "supervised_prototypes": "supervised prototypes",
     "prototypes": "self-supervised prototypes",
 }
-METRICS = tuple(name for name in TITLES if name != "random")
+COMPARED_METRICS = tuple(name for name in METRIC_TITLES if name != "random")
 PROTOTYPES = ("memorization", "supervised_prototypes", "prototypes")  # panel C; panel B has the others
-SUPERVISED = tuple(name for name in METRICS if name not in PROTOTYPES)
+SUPERVISED = tuple(name for name in COMPARED_METRICS if name not in PROTOTYPES)
 PAPER_FRACTIONS = (0.9, 0.8, 0.7, 0.6)
 FLOOR = 0.5
 LIMIT = {"tiny": 600, "cpu": 10_000, "paper": None}
@@ -111,16 +111,16 @@ def scorings(setup: Setup, whole: Dataset | None = None) -> dict[str, SharedScor
 
 
 def _places(setup: Setup) -> dict[str, tuple[SharedScoring, str]]:
-    """For every name of `TITLES`, the scoring it is in and its column there."""
+    """For every name of `METRIC_TITLES`, the scoring it is in and its column there."""
     found = {}
     for name, scoring in scorings(setup).items():
         for metric in scoring.metrics:
             found[{"one probe": "el2n_1"}.get(name, {"el2n": "el2n_20"}.get(metric, metric))] = (scoring, metric)
-    return {name: found[name] for name in TITLES}
+    return {name: found[name] for name in METRIC_TITLES}
 
 
 def score_benchmark(setup: Setup) -> dict[str, Scores]:
-    """The scores by every name of `TITLES`, random first."""
+    """The scores by every name of `METRIC_TITLES`, random first."""
     return {name: setup.score(scoring)[metric] for name, (scoring, metric) in _places(setup).items()}
 
 
@@ -142,7 +142,7 @@ def benchmark_sweep(setup: Setup, *, balance: Sequence[float] = (), fractions: S
             "initial_size": [data.examples],
             "keep_fraction": [1.0, *fractions],
             "strategy": ["hard"],
-            "metric": list(METRICS),
+            "metric": list(COMPARED_METRICS),
             "balance": list(balance or (FLOOR,)),
             "matched_iterations": [0.0],
             "seed": setup.seeds(setup.choose(tiny=2, cpu=5, paper=5)),
@@ -200,7 +200,7 @@ def add_accuracies(table: FigureTable, swept: pa.Table, *, top: int, balance: fl
     for fraction in fractions:
         chance = mean(measured["random", fraction, 0.0])
         table.add("random", metric="random", keep_fraction=fraction, accuracy=chance.value, stderr=chance.stderr)
-    for metric in METRICS:
+    for metric in COMPARED_METRICS:
         gains = []
         for fraction in fractions:
             pruned, chance = measured[metric, fraction, balance], measured["random", fraction, 0.0]

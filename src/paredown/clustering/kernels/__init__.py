@@ -27,7 +27,7 @@ from paredown.threads import one_blas_thread
 __all__ = [
     "KERNELS",
     "SAMPLE_ROWS",
-    "Search",
+    "CentroidSearch",
     "choose_search",
     "fewest_operations",
     "leading_basis",
@@ -43,7 +43,7 @@ _WORTHWHILE = 5e10  # multiplications below which choosing would take longer tha
 _WORTH_TORCH = 1e12  # multiplications below which importing torch would take longer than it saves
 
 
-class Search(Protocol):
+class CentroidSearch(Protocol):
     """A search prepared for given centroids: unit rows in, index and cosine of the nearest centroid out."""
 
     name: str
@@ -68,7 +68,7 @@ def worth_a_choice(n: int, centroid_numbers: int) -> bool:
     return n * centroid_numbers >= _WORTHWHILE
 
 
-def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") -> Search:
+def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") -> CentroidSearch:
     """The search for `n` rows like the sample `rows`: of the named kernel, or the one with the fewest operations.
 
     Small problems take float32 without counting.
@@ -86,7 +86,7 @@ def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") 
     return fewest_operations(possible, rows)
 
 
-def fewest_operations(possible: Sequence[Search], rows: Rows) -> Search:
+def fewest_operations(possible: Sequence[CentroidSearch], rows: Rows) -> CentroidSearch:
     """The search that needs the fewest operations for rows like these; the first among equals."""
     if len(possible) == 1:
         return possible[0]
@@ -94,12 +94,12 @@ def fewest_operations(possible: Sequence[Search], rows: Rows) -> Search:
         return min(possible, key=lambda search: search.operations(rows[:_COUNTED_ROWS]))
 
 
-def search_arrays(search: Search) -> dict[str, NDArray[Any]]:
+def search_arrays(search: CentroidSearch) -> dict[str, NDArray[Any]]:
     """What `load_search` needs beside the name and the centroids."""
     return {"basis": search.basis} if isinstance(search, ScreenedSearch) else {}
 
 
-def load_search(name: str, centroids: Rows, arrays: dict[str, NDArray[Any]]) -> Search:
+def load_search(name: str, centroids: Rows, arrays: dict[str, NDArray[Any]]) -> CentroidSearch:
     """A search that was chosen before, by its name; float32 if what it needs is not here."""
     if name.startswith("screened") and "basis" in arrays:
         return ScreenedSearch(centroids, arrays["basis"])
@@ -109,7 +109,7 @@ def load_search(name: str, centroids: Rows, arrays: dict[str, NDArray[Any]]) -> 
         return ExactSearch(centroids)
 
 
-def _screens(centroids: Rows, rows: Rows) -> Sequence[Search]:
+def _screens(centroids: Rows, rows: Rows) -> Sequence[CentroidSearch]:
     """Screens of every width that saves something; of half the dimensions where there are few."""
     dim = centroids.shape[1]
     widths = tuple(width for width in WIDTHS if 2 * width <= dim) or (-(-dim // 2),)
@@ -129,7 +129,7 @@ def _torch_kernels(multiplications: float) -> Iterator[str]:
 
 
 # Name -> the searches to choose from, for given centroids and sample rows.
-KERNELS: dict[str, Callable[[Rows, Rows], Sequence[Search]]] = {
+KERNELS: dict[str, Callable[[Rows, Rows], Sequence[CentroidSearch]]] = {
     "auto": lambda centroids, rows: (),
     "float32": lambda centroids, rows: (ExactSearch(centroids),),
     "screened": _screens,

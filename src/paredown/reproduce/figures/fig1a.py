@@ -23,7 +23,7 @@ from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots, agreement, crossing, draw_dots, exponent, floats
 from paredown.theory import classical_constant, pareto_frontier, solve
 
-FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
+_FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 CUT_OFFS = (0.1, 0.01)  # smallest keep_fraction allowed on the frontier; the first is the smallest curve drawn
 _FAR = (1000.0, 2000.0)  # where the power law is read off
 
@@ -32,7 +32,7 @@ def measure(setup: Setup) -> FigureTable:
     """Curves and far ends for every fraction, frontiers for two cut-offs, and the dots."""
     table = FigureTable()
     alpha = np.geomspace(0.1, 10, setup.size.points)
-    for fraction in FRACTIONS:
+    for fraction in _FRACTIONS:
         for kind, at in (("theory", alpha), ("far", np.array(_FAR))):
             table.add(kind, keep_fraction=fraction, alpha_prune=at, test_error=solve(at, fraction).test_error)
     # Points where the frontier turns, which a coarse curve would miss.
@@ -50,7 +50,7 @@ def measure(setup: Setup) -> FigureTable:
     free = pareto_frontier(2.0)
     table.add("frontier without cut-off", keep_fraction=free.keep_fraction, alpha_prune=2.0, test_error=free.test_error)
     points = [
-        {"alpha_prune": float(a), "keep_fraction": f} for f in FRACTIONS for a in np.geomspace(0.3, 8, setup.size.dots)
+        {"alpha_prune": float(a), "keep_fraction": f} for f in _FRACTIONS for a in np.geomspace(0.3, 8, setup.size.dots)
     ]
     add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
     return table
@@ -59,11 +59,11 @@ def measure(setup: Setup) -> FigureTable:
 def judge(table: FigureTable) -> list[Claim]:
     """The four claims."""
     curves, far = table.where(kind="theory"), table.where(kind="far")
-    slopes = [float(exponent(_FAR, far.where(keep_fraction=f)["test_error"])[0]) for f in FRACTIONS]
+    slopes = [float(exponent(_FAR, far.where(keep_fraction=f)["test_error"])[0]) for f in _FRACTIONS]
     random = curves.where(keep_fraction=1.0)
     crossings = {
         f: crossing(random["alpha_prune"], curves.where(keep_fraction=f)["test_error"] - random["test_error"])
-        for f in FRACTIONS[1:]
+        for f in _FRACTIONS[1:]
     }
     once = all(len(at) == 1 for at in crossings.values())
     worse_first = all(curves.where(keep_fraction=f)["test_error"][0] > random["test_error"][0] for f in crossings)
@@ -77,12 +77,12 @@ def judge(table: FigureTable) -> list[Claim]:
         Claim.judged(
             "At a fixed keep_fraction the error ends in the power law 1 / alpha_prune.",
             bool(np.abs(np.array(slopes) + 1).max() < 0.02),
-            f"Exponents at alpha_prune = 1000 for keep_fraction {floats(FRACTIONS)}: {floats(slopes, 4)}.",
+            f"Exponents at alpha_prune = 1000 for keep_fraction {floats(_FRACTIONS)}: {floats(slopes, 4)}.",
         ),
         Claim.judged(
             "Keeping the hardest is worse than random when data are scarce and better when they are abundant.",
             once and worse_first,
-            f"The curves for keep_fraction {floats(FRACTIONS[1:])} cross the unpruned one at alpha_prune = "
+            f"The curves for keep_fraction {floats(_FRACTIONS[1:])} cross the unpruned one at alpha_prune = "
             f"{floats(places)}.",
         ),
         Claim.judged(
@@ -98,7 +98,7 @@ def judge(table: FigureTable) -> list[Claim]:
 def draw(table: FigureTable, path: Path) -> None:
     """Curves from dark (all kept) to light, the frontier in red."""
     with figure(path, size=(7.2, 5.0)) as (drawn, axes):
-        for fraction in FRACTIONS:
+        for fraction in _FRACTIONS:
             curve = table.where(kind="theory", keep_fraction=fraction)
             dots = table.where(kind="simulation", keep_fraction=fraction)
             color = fraction_color(fraction)
@@ -128,4 +128,4 @@ def draw(table: FigureTable, path: Path) -> None:
         axes.set_title("Keeping the hardest fraction f, perfect probe", loc="left")
         plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
         axes.legend(loc="lower left")
-        fraction_bar(drawn, axes, FRACTIONS)
+        fraction_bar(drawn, axes, _FRACTIONS)

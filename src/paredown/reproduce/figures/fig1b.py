@@ -24,8 +24,8 @@ from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots
 
 REGIMES = {"scarce": 2.0, "abundant": 20.0}  # alpha_tot
-STRATEGIES = ("easy", "hard")
-KEEP_FRACTION = 0.4
+_STRATEGIES = ("easy", "hard")
+_KEEP_FRACTION = 0.4
 _COLORS = {"easy": COLORS[0], "hard": COLORS[4]}  # blue and green, as in the paper
 
 
@@ -33,12 +33,12 @@ def measure(setup: Setup) -> FigureTable:
     """One picture of examples for every regime and end, and the mean errors over draws."""
     table = FigureTable()
     for regime, alpha_tot in REGIMES.items():
-        for strategy in STRATEGIES:
+        for strategy in _STRATEGIES:
             _add_examples(table, regime, alpha_tot, strategy, setup.size.n_features, setup.seed)
     points = [
-        {"alpha_prune": alpha_tot * KEEP_FRACTION, "keep_fraction": KEEP_FRACTION, "strategy": strategy}
+        {"alpha_prune": alpha_tot * _KEEP_FRACTION, "keep_fraction": _KEEP_FRACTION, "strategy": strategy}
         for alpha_tot in REGIMES.values()
-        for strategy in STRATEGIES
+        for strategy in _STRATEGIES
     ]
     add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
     for row, regime in zip(table.where(kind="simulation").rows, np.repeat(list(REGIMES), 2), strict=True):
@@ -55,7 +55,7 @@ def _add_examples(table: FigureTable, regime: str, alpha_tot: float, strategy: s
     field = x @ teacher
     labels = np.where(field < 0, -1.0, 1.0)
     order = np.argsort(np.abs(field))
-    count = round(KEEP_FRACTION * len(x))
+    count = round(_KEEP_FRACTION * len(x))
     kept = order[:count] if strategy == "hard" else order[-count:]
     student = max_margin(x[kept], labels[kept]).weights
     across = student - (student @ teacher) * teacher
@@ -76,9 +76,9 @@ def judge(table: FigureTable) -> list[Claim]:
     held, sentences = True, []
     for regime, better in (("scarce", "easy"), ("abundant", "hard")):
         means: dict[str, Any] = {
-            s: table.where(kind="simulation", regime=regime, strategy=s).rows[0] for s in STRATEGIES
+            s: table.where(kind="simulation", regime=regime, strategy=s).rows[0] for s in _STRATEGIES
         }
-        worse = next(s for s in STRATEGIES if s != better)
+        worse = next(s for s in _STRATEGIES if s != better)
         gap = means[worse]["test_error"] - means[better]["test_error"]
         spread = float(np.hypot(means[worse]["stderr"], means[better]["stderr"]))
         held = held and gap > 3 * spread
@@ -87,7 +87,7 @@ def judge(table: FigureTable) -> list[Claim]:
             f"{means['hard']['test_error']:.4f} ({better} better by {gap / spread:.1f} standard errors)"
         )
     claim = "Keep the easy examples when data are scarce and the hard ones when they are abundant."
-    return [Claim.judged(claim, held, f"Keeping {100 * KEEP_FRACTION:g} %, {'; '.join(sentences)}.")]
+    return [Claim.judged(claim, held, f"Keeping {100 * _KEEP_FRACTION:g} %, {'; '.join(sentences)}.")]
 
 
 def draw(table: FigureTable, path: Path) -> None:
@@ -95,9 +95,9 @@ def draw(table: FigureTable, path: Path) -> None:
     reach = 3.6
     with figure(path, size=(7.6, 7.6), nrows=2, ncols=2, sharex=True, sharey=True) as (drawn, panels):
         for row, (regime, alpha_tot) in enumerate(REGIMES.items()):
-            means = {s: table.where(kind="simulation", regime=regime, strategy=s).rows[0] for s in STRATEGIES}
-            best = min(STRATEGIES, key=lambda s: means[s]["test_error"])
-            for axes, strategy in zip(panels[row], STRATEGIES, strict=True):
+            means = {s: table.where(kind="simulation", regime=regime, strategy=s).rows[0] for s in _STRATEGIES}
+            best = min(_STRATEGIES, key=lambda s: means[s]["test_error"])
+            for axes, strategy in zip(panels[row], _STRATEGIES, strict=True):
                 examples = table.where(kind="example", regime=regime, strategy=strategy)
                 _scatter(axes, examples, _COLORS[strategy])
                 _boundaries(axes, np.radians(examples["angle"][0]), reach)

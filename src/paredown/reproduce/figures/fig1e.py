@@ -20,7 +20,7 @@ from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import floats
 from paredown.theory import pareto_frontier, solve
 
-CUT_OFF = 0.01  # smallest keep_fraction drawn
+_CUT_OFF = 0.01  # smallest keep_fraction drawn
 _LEVELS = (0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of accuracy, drawn as lines
 
 
@@ -29,10 +29,10 @@ def measure(setup: Setup) -> FigureTable:
     table = FigureTable()
     turn = np.linspace(1.5, 2.2, 1 + setup.size.points // 2)  # the best fraction falls off a cliff here
     alpha = np.unique(np.concatenate([np.geomspace(0.1, 10, setup.size.points), turn, [2.0]]))
-    fractions = np.geomspace(CUT_OFF, 1, setup.size.points)
+    fractions = np.geomspace(_CUT_OFF, 1, setup.size.points)
     accuracy = 1 - solve(alpha[:, None], fractions).test_error
     table.add("theory", keep_fraction=fractions, alpha_prune=alpha[:, None], accuracy=accuracy)
-    best = pareto_frontier(alpha, min_keep_fraction=CUT_OFF)
+    best = pareto_frontier(alpha, min_keep_fraction=_CUT_OFF)
     table.add(
         "best",
         keep_fraction=best.keep_fraction,
@@ -59,10 +59,10 @@ def judge(table: FigureTable) -> list[Claim]:
         Claim.judged(
             "For every alpha_prune there is an optimal keep_fraction.",
             not held_up.any(),
-            f"From alpha_prune = {first:.3g} on the best is the smallest fraction allowed, here {CUT_OFF:g}: the error "
-            "falls all the way as less is kept."
+            f"From alpha_prune = {first:.3g} on the best is the smallest fraction allowed, here {_CUT_OFF:g}: the "
+            "less is kept, the lower the error."
             if held_up.any()
-            else f"Inside ({CUT_OFF:g}, 1] for every alpha_prune up to {alpha[-1]:g}.",
+            else f"Inside ({_CUT_OFF:g}, 1] for every alpha_prune up to {alpha[-1]:g}.",
         ),
     ]
 
@@ -76,9 +76,9 @@ def draw(table: FigureTable, path: Path) -> None:
         picture = axes.pcolormesh(alpha, fractions, accuracy.T, cmap="YlGnBu_r", vmin=0.5, vmax=1, shading="gouraud")
         tones = ["#FFFFFF"] * 2 + ["#444444"] * 4  # seen on the dark and on the light part
         lines = axes.contour(alpha, fractions, accuracy.T, _LEVELS, colors=tones, linewidths=0.9)
-        label = r"best fraction $f_{\rm opt}$" + f", f ≥ {CUT_OFF:g}"
+        label = r"best fraction $f_{\rm opt}$" + f", f ≥ {_CUT_OFF:g}"
         axes.plot(best["alpha_prune"], best["keep_fraction"], color=OPTIMUM_COLOR, linewidth=3, label=label)
-        axes.set(xscale="log", yscale="log", xlim=(0.1, 10), ylim=(CUT_OFF * 0.97, 1.04))
+        axes.set(xscale="log", yscale="log", xlim=(0.1, 10), ylim=(_CUT_OFF * 0.97, 1.04))
         axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel="keep_fraction f")
         axes.set_title("Test accuracy of keeping the hardest, perfect probe", loc="left")
         axes.grid(False)

@@ -23,7 +23,7 @@ from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import exponent, floats
 from paredown.theory import information_gain
 
-FRACTIONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01)
+_FRACTIONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1, 0.01)
 _EXTREME = (0.5, 1.0, 1.5, 3.0, 5.0, 10.0)  # alpha_prune at which the smallest fraction is reported
 _FAR = (100.0, 200.0)
 _PAPER_COLOR, _DASHES = COLORS[2], (0, (2.5, 1.8))
@@ -35,7 +35,7 @@ def measure(setup: Setup) -> FigureTable:
     alpha = np.geomspace(0.1, 20, setup.size.points)
     fine = np.unique(np.concatenate([alpha, np.linspace(1.4, 2.6, setup.size.points // 2)]))  # around the peak
     few = np.unique(np.concatenate([alpha[::3], np.linspace(1.8, 4, setup.size.points // 4), [20.0]]))
-    for fraction in setup.track(FRACTIONS, "solving", total=len(FRACTIONS)):
+    for fraction in setup.track(_FRACTIONS, "solving", total=len(_FRACTIONS)):
         gain = information_gain(fine, fraction)
         table.add("theory", form="exact", keep_fraction=fraction, alpha_prune=fine, info_gain=gain)
         if fraction < 1:  # without pruning q = R is exact
@@ -43,7 +43,7 @@ def measure(setup: Setup) -> FigureTable:
             table.add("theory", form="paper", keep_fraction=fraction, alpha_prune=few, info_gain=gain)
         far = information_gain(np.array(_FAR), fraction)
         table.add("far", form="exact", keep_fraction=fraction, alpha_prune=_FAR, info_gain=far)
-    smallest = min(FRACTIONS)
+    smallest = min(_FRACTIONS)
     gain = information_gain(np.array(_EXTREME), smallest)
     table.add("extreme", form="exact", keep_fraction=smallest, alpha_prune=_EXTREME, info_gain=gain)
     return table
@@ -52,16 +52,16 @@ def measure(setup: Setup) -> FigureTable:
 def judge(table: FigureTable) -> list[Claim]:
     """Decay, gain by pruning, and the limit of 1 nat."""
     exact, far, extreme = table.where(kind="theory", form="exact"), table.where(kind="far"), table.where(kind="extreme")
-    slopes = [float(exponent(_FAR, far.where(keep_fraction=f)["info_gain"])[0]) for f in FRACTIONS]
+    slopes = [float(exponent(_FAR, far.where(keep_fraction=f)["info_gain"])[0]) for f in _FRACTIONS]
     strong = exact.where(keep_fraction=0.1)["info_gain"]
     unpruned = exact.where(keep_fraction=1.0)["info_gain"]
-    raised = [bool((exact.where(keep_fraction=f)["info_gain"] > unpruned).all()) for f in FRACTIONS[1:]]
+    raised = [bool((exact.where(keep_fraction=f)["info_gain"] > unpruned).all()) for f in _FRACTIONS[1:]]
     paper = table.where(kind="theory", form="paper")["info_gain"]
     return [
         Claim.judged(
             "At a fixed keep_fraction the information gain decays as 1 / alpha_prune.",
             bool(np.abs(np.array(slopes) + 1).max() < 0.02),
-            f"Exponents at alpha_prune = 100 for keep_fraction {floats(FRACTIONS)}: {floats(slopes, 4)}.",
+            f"Exponents at alpha_prune = 100 for keep_fraction {floats(_FRACTIONS)}: {floats(slopes, 4)}.",
         ),
         Claim.judged(
             "Pruning raises the information gained per example.",
@@ -84,7 +84,7 @@ def judge(table: FigureTable) -> list[Claim]:
 def draw(table: FigureTable, path: Path) -> None:
     """Exact curves solid, those with q = R dashed, and the 1 nat that was claimed."""
     with figure(path, size=(7.2, 5.0)) as (drawn, axes):
-        for fraction in FRACTIONS:
+        for fraction in _FRACTIONS:
             exact, paper = (
                 table.where(kind="theory", form=form, keep_fraction=fraction) for form in ("exact", "paper")
             )
@@ -108,4 +108,4 @@ def draw(table: FigureTable, path: Path) -> None:
         plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
         plain_axis(axes.yaxis, [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
         axes.legend(loc="lower left")
-        fraction_bar(drawn, axes, FRACTIONS)
+        fraction_bar(drawn, axes, _FRACTIONS)

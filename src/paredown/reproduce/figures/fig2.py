@@ -35,7 +35,7 @@ from paredown.reproduce.theory_checks import add_dots, agreement, draw_dots, exp
 from paredown.theory import classical_constant, large_alpha_error, minimum_keep_fraction, pareto_frontier, solve
 
 ANGLES = (0.0, 10.0, 20.0)
-FRACTIONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
+_FRACTIONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
 BELOW = 0.43  # of f_min: there keeping less still helps
 _SIMULATED_AT = 20.0  # alpha_prune of the comparison of f_min with BELOW * f_min
 _FAR = 1e4  # alpha_prune standing for "asymptotically"
@@ -46,7 +46,7 @@ def measure(setup: Setup) -> FigureTable:
     table = FigureTable()
     alpha = np.geomspace(0.2, 20, setup.size.points)
     for theta in ANGLES:
-        for fraction in FRACTIONS:
+        for fraction in _FRACTIONS:
             error = solve(alpha, fraction, theta=theta).test_error
             table.add("theory", theta=theta, keep_fraction=fraction, alpha_prune=alpha, test_error=error)
         least = 0.01 if theta == 0 else None  # a perfect probe needs a limit, see fig1a
@@ -65,7 +65,7 @@ def measure(setup: Setup) -> FigureTable:
     points: list[dict[str, Any]] = [
         {"theta": theta, "keep_fraction": fraction, "alpha_prune": float(a)}
         for theta in ANGLES
-        for fraction in FRACTIONS
+        for fraction in _FRACTIONS
         for a in np.geomspace(0.5, 12, setup.size.dots)
     ]
     for theta in ANGLES[1:]:
@@ -137,11 +137,11 @@ def draw(table: FigureTable, path: Path) -> None:
             _curves(axes, table, theta)
             panel_letter(axes, letter, f"$\\theta$ = {theta:g}°" + (", perfect probe" if theta == 0 else ""))
         for row in panels:
-            fraction_bar(drawn, row[1], FRACTIONS)
+            fraction_bar(drawn, row[1], _FRACTIONS)
 
 
 def _curves(axes: Any, table: FigureTable, theta: float) -> None:
-    for fraction in FRACTIONS:
+    for fraction in _FRACTIONS:
         curve = table.where(kind="theory", theta=theta, keep_fraction=fraction)
         dots = table.where(kind="simulation", theta=theta, keep_fraction=fraction)
         color = fraction_color(fraction)

@@ -35,7 +35,7 @@ NEEDS = {
     "second": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("cifar10",)},
     "third": {"paper": ("imagenet",)},
 }
-FRACTIONS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the theory, as in the paper's panel
+_FRACTIONS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the theory, as in the paper's panel
 
 
 def plan(setup: Setup) -> FigurePlan:
@@ -53,9 +53,9 @@ def measure(setup: Setup) -> FigureTable:
     """The theory's curves, and for every data set its curves, exponents and laws."""
     table = FigureTable()
     alpha = np.geomspace(0.2, 5, setup.size.points)
-    for fraction in FRACTIONS:
+    for fraction in _FRACTIONS:
         table.add("theory", keep_fraction=fraction, alpha_prune=alpha, test_error=solve(alpha, fraction).test_error)
-    frontier = pareto_frontier(alpha, min_keep_fraction=FRACTIONS[0])
+    frontier = pareto_frontier(alpha, min_keep_fraction=_FRACTIONS[0])
     table.add("theory frontier", alpha_prune=alpha, test_error=frontier.test_error)
     work = plan(setup)
     for config in work.sweeps.values():
@@ -75,7 +75,7 @@ def draw(table: FigureTable, path: Path) -> None:
     titles = table.values("data")
     with figure(path, size=(4.4 * (1 + len(titles)), 4.3), ncols=1 + len(titles)) as (_, panels):
         theory = panels[0]
-        for fraction in FRACTIONS:
+        for fraction in _FRACTIONS:
             points = table.where(kind="theory", keep_fraction=fraction)
             theory.plot(
                 points["alpha_prune"],

@@ -33,9 +33,9 @@ NEEDS = {
         "paper": ("cifar10",),
     },
 }
-FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+_FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 MATCHED = 0.1  # the keep_fraction of the paper's claim
-WORSE = 2.0  # standard errors from which on a difference counts
+_WORSE = 2.0  # standard errors from which on a difference counts
 
 
 def plan(setup: Setup) -> FigurePlan:
@@ -46,7 +46,7 @@ def plan(setup: Setup) -> FigurePlan:
     """
     data = setup.dataset()
     shares = setup.choose(tiny=(0.25, 1.0), cpu=(1 / 16, 1 / 4, 1.0), paper=(0.1, 0.2, 0.4, 0.7, 1.0))
-    fractions = setup.choose(tiny=(0.1, 0.4, 1.0), cpu=FRACTIONS, paper=FRACTIONS)
+    fractions = setup.choose(tiny=(0.1, 0.4, 1.0), cpu=_FRACTIONS, paper=_FRACTIONS)
     config: dict[str, Any] = {
         "data": data.images() if setup.scale == "paper" else data.features(),
         "grid": {
@@ -98,7 +98,7 @@ def judge(table: FigureTable) -> list[Claim]:
         for fraction in sorted(f for f in table.values("keep_fraction") if f < 1):
             apart = differences(table, strategy, fraction)
             told.append((strategy, fraction, apart.mean(), standard_error(apart)))
-    held = next(mean <= WORSE * error for way, f, mean, error in told if way == "hard" and f == MATCHED)
+    held = next(mean <= _WORSE * error for way, f, mean, error in told if way == "hard" and f == MATCHED)
     full = table.where(initial_size=max(table["initial_size"]), strategy="full")
     verdict, sentence = _beats(table)
     return [

@@ -38,8 +38,8 @@ NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("imagenet",)},
     "target": {"tiny": ("digits",), "cpu": ("digits",), "paper": ("cifar10",)},
 }
-HALF = 0.5  # the keep_fraction of the paper's claim
-WORSE = 2.0  # standard errors from which on a difference counts
+_HALF = 0.5  # the keep_fraction of the paper's claim
+_WORSE = 2.0  # standard errors from which on a difference counts
 _PENALTIES = (1e-3, 1e-2, 1e-1)
 _TICKS = (0.5, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 40, 60, 80)  # per cent
 
@@ -151,7 +151,7 @@ def differences(table: FigureTable, strategy: str, keep_fraction: float, measure
 def judge(table: FigureTable) -> list[Claim]:
     """Half of the data against all of them, by fine-tuning; nothing is shown where pretraining does not help."""
     full, scratch = table.where(strategy="full"), table.where(strategy="none")
-    half = differences(table, "hard", HALF)
+    half = differences(table, "hard", _HALF)
     helps = full["test_error"].mean() < scratch["test_error"].mean()
     caveat = "" if helps else "Cannot tell: pretraining does not help here. "
     told = [
@@ -164,7 +164,7 @@ def judge(table: FigureTable) -> list[Claim]:
     return [
         Claim.judged(
             "Pretraining on the hardest 50 % matches or exceeds pretraining on everything.",
-            half.mean() <= WORSE * standard_error(half) if helps else None,
+            half.mean() <= _WORSE * standard_error(half) if helps else None,
             f"{caveat}{full.rows[0]['target']} after fine-tuning on {full['tuned_on'][0]:,.0f} examples: error "
             f"{100 * full['test_error'].mean():.2f} % if pretrained on all of {full.rows[0]['data']}, "
             f"{100 * scratch['test_error'].mean():.2f} % without pretraining; differences to the former in points: "

@@ -22,8 +22,8 @@ from scipy.stats import rankdata
 
 from paredown.plots import figure
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.metric_comparison import METRIC_TITLES, score_benchmark, scorings, training_set
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.metric_comparison import TITLES, score_benchmark, scorings, training_set
 from paredown.reproduce.setup import FigurePlan, Setup
 
 ALIKE = 0.7  # the paper's bound for "fairly similar"
@@ -82,7 +82,7 @@ def judge(table: FigureTable) -> list[Claim]:
             f"EL2N, DDD and memorization are alike: rank correlations above {ALIKE}.",
             min(trio.values()) > ALIKE,
             f"{known.rows[0]['data']}, {known.rows[0]['examples']:,.0f} examples: "
-            + "; ".join(f"{TITLES[a]} and {TITLES[b]} {value:.2f}" for (a, b), value in trio.items())
+            + "; ".join(f"{METRIC_TITLES[a]} and {METRIC_TITLES[b]} {value:.2f}" for (a, b), value in trio.items())
             + ".",
         ),
         Claim.judged(
@@ -90,7 +90,7 @@ def judge(table: FigureTable) -> list[Claim]:
             2 * len(alike) < len(steady),
             f"{len(alike)} of {len(steady)} other pairs are above {ALIKE}; from {strengths[0]:.2f} to "
             f"{strengths[-1]:.2f}, median {np.median(strengths):.2f}. Left out, since two halves of their models do "
-            f"not agree: {', '.join(TITLES[name] for name in noise) or 'none'}.",
+            f"not agree: {', '.join(METRIC_TITLES[name] for name in noise) or 'none'}.",
         ),
     ]
 
@@ -122,7 +122,7 @@ def draw(table: FigureTable, path: Path) -> None:
             )
         reliability = {row["metric"]: row.get("reliability", np.nan) for row in table.where(kind="metric").rows}
         noise = {name for name, value in reliability.items() if value < _STEADY}
-        titles = [TITLES[names[leaf]] + ("*" if names[leaf] in noise else "") for leaf in order]
+        titles = [METRIC_TITLES[names[leaf]] + ("*" if names[leaf] in noise else "") for leaf in order]
         main.set_xticks(range(len(order)), titles, rotation=-40, ha="left", rotation_mode="anchor")
         main.yaxis.tick_right()
         main.set_yticks(range(len(order)), titles)

@@ -24,9 +24,9 @@ from paredown.plots import RANDOM_COLOR, figure, panel_letter
 from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.metric_comparison import (
     FLOOR,
+    METRIC_TITLES,
     PROTOTYPES,
     SUPERVISED,
-    TITLES,
     accuracies,
     add_accuracies,
     benchmark_sweep,
@@ -39,7 +39,7 @@ from paredown.reproduce.metric_comparison import (
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
 from paredown.reproduce.setup import FigurePlan, Setup
 
-AT = 0.8  # the fraction at which the paper compares with the full set
+_AT = 0.8  # the fraction at which the paper compares with the full set
 _UNTIL = 0.8  # "until only 70-80 % of the data is kept"
 _FULL_COLOR = "#222222"
 
@@ -70,7 +70,7 @@ def judge(table: FigureTable) -> list[Claim]:
     """The paper's yardstick for "matches": two standard deviations of a training on the full set."""
     full = table.where(kind="full").rows[0]
     margin = 2 * full["deviation"]
-    at = {row["metric"]: row for row in table.where(kind="metric", keep_fraction=AT).rows}
+    at = {row["metric"]: row for row in table.where(kind="metric", keep_fraction=_AT).rows}
     matching = [name for name, row in at.items() if row["accuracy"] >= full["accuracy"] - margin]
     over = table.where(kind="mean").rows
     better = [row["metric"] for row in over if row["difference"] > 2 * row["difference_stderr"]]
@@ -79,12 +79,12 @@ def judge(table: FigureTable) -> list[Claim]:
     compared = [row for row in against if row["keep_fraction"] >= _UNTIL]
     return [
         Claim.judged(
-            f"Only a few metrics match training on everything when {AT:.0%} are kept.",
+            f"Only a few metrics match training on everything when {_AT:.0%} are kept.",
             0 < len(matching) <= len(at) / 2,
             f"All {_data(table)}: top-{full['top']:.0f} accuracy {100 * full['accuracy']:.2f} %, two standard "
             f"deviations of a training are {100 * margin:.2f} points. {len(matching)} of {len(at)} metrics are within "
-            f"them at {AT:g}: {_list(matching)}. Differences to all examples, in points: "
-            + "; ".join(f"{TITLES[name]} {_told(row, 'full_difference')}" for name, row in at.items())
+            f"them at {_AT:g}: {_list(matching)}. Differences to all examples, in points: "
+            + "; ".join(f"{METRIC_TITLES[name]} {_told(row, 'full_difference')}" for name, row in at.items())
             + ".",
         ),
         Claim.judged(
@@ -92,7 +92,7 @@ def judge(table: FigureTable) -> list[Claim]:
             2 * len(better) > len(over),
             f"Over the fractions of Table 1 (0.9 to 0.6), by more than two standard errors: {len(better)} of "
             f"{len(over)} better ({_list(better)}), {len(worse)} worse ({_list(worse)}). In points of accuracy: "
-            + "; ".join(f"{TITLES[row['metric']]} {_told(row, 'difference')}" for row in over)
+            + "; ".join(f"{METRIC_TITLES[row['metric']]} {_told(row, 'difference')}" for row in over)
             + ".",
         ),
         Claim.judged(
@@ -115,7 +115,7 @@ def _told(row: dict[str, Any], name: str) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
-    return ", ".join(TITLES[name] for name in names) or "none"
+    return ", ".join(METRIC_TITLES[name] for name in names) or "none"
 
 
 def draw(table: FigureTable, path: Path) -> None:
@@ -154,7 +154,7 @@ def accuracy_panel(axes: Any, table: FigureTable, names: Sequence[str]) -> None:
         curve = table.where(kind="metric", metric=name)
         style = {"markersize": 4.5, "linewidth": 1.3, "capsize": 2, "elinewidth": 0.9, **metric_style(name)}
         x = curve["keep_fraction"] + (aside if len(curve) > 1 else 0)
-        axes.errorbar(x, 100 * curve["accuracy"], yerr=200 * curve["stderr"], label=TITLES[name], **style)
+        axes.errorbar(x, 100 * curve["accuracy"], yerr=200 * curve["stderr"], label=METRIC_TITLES[name], **style)
     kept = chance["keep_fraction"]
     axes.set_xticks(kept, [f"{value:g}" for value in kept])
     axes.set(xlabel="keep_fraction", xlim=(max(kept) + 0.04, min(kept) - 0.04))
@@ -164,7 +164,7 @@ def accuracy_panel(axes: Any, table: FigureTable, names: Sequence[str]) -> None:
     axes.legend(loc="lower left", fontsize=8)
     below = [row for name in names for row in table.where(kind="metric", metric=name).rows]
     below = [row for row in below if 100 * row["accuracy"] < bottom]
-    lines = [f"{100 * row['accuracy']:.1f} {TITLES[row['metric']]} at {row['keep_fraction']:g}" for row in below]
+    lines = [f"{100 * row['accuracy']:.1f} {METRIC_TITLES[row['metric']]} at {row['keep_fraction']:g}" for row in below]
     if lines:
         text = "\n".join(["below the picture:", *lines])
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}

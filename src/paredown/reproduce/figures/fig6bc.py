@@ -15,27 +15,35 @@ from pathlib import Path
 
 from paredown.plots import figure, panel_letter
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.extreme_images import NEEDS, TITLES, add_extremes, class_name, find_images, picture, plan_scores
+from paredown.reproduce.extreme_images import (
+    NEEDS,
+    SHOWN_TITLES,
+    add_extremes,
+    class_name,
+    find_images,
+    picture,
+    plan_scores,
+)
 from paredown.reproduce.setup import FigurePlan, Setup
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 
-METRICS = ("prototypes", "memorization")
-SHOWN = 4
+_METRICS = ("prototypes", "memorization")
+_SHOWN = 4
 CATEGORY = {"imagenet": 100}  # black swan, the paper's class
 _OTHER = 2  # of ten classes, a bird of CIFAR-10
 
 
 def plan(setup: Setup) -> FigurePlan:
     """Scores by both metrics."""
-    return plan_scores(setup, METRICS)
+    return plan_scores(setup, _METRICS)
 
 
 def measure(setup: Setup) -> FigureTable:
     """The images, and how alike those of each end are."""
     table = FigureTable()
-    found = find_images(setup, METRICS)
-    add_extremes(table, found, [CATEGORY.get(found.data.name, _OTHER)], shown=SHOWN)
+    found = find_images(setup, _METRICS)
+    add_extremes(table, found, [CATEGORY.get(found.data.name, _OTHER)], shown=_SHOWN)
     return table
 
 
@@ -46,9 +54,9 @@ def judge(table: FigureTable) -> list[Claim]:
         Claim.judged(
             "The easiest images of a class resemble each other more than the hardest.",
             all(row["easy"] > row["hard"] for row in rows),
-            f"{rows[0]['data']}, class {class_name(rows[0]['category'])}, {SHOWN} of {rows[0]['examples']:.0f} images "
+            f"{rows[0]['data']}, class {class_name(rows[0]['category'])}, {_SHOWN} of {rows[0]['examples']:.0f} images "
             "at each end, mean cosine between their embeddings: "
-            + "; ".join(f"{TITLES[row['metric']]} {row['easy']:.2f} easy, {row['hard']:.2f} hard" for row in rows)
+            + "; ".join(f"{SHOWN_TITLES[row['metric']]} {row['easy']:.2f} easy, {row['hard']:.2f} hard" for row in rows)
             + ".",
         )
     ]
@@ -57,8 +65,8 @@ def judge(table: FigureTable) -> list[Claim]:
 def draw(table: FigureTable, path: Path) -> None:
     """Easiest above, hardest below."""
     images = table.where(kind="image")
-    with figure(path, size=(8.6, 2.6), ncols=len(METRICS)) as (drawn, panels):
-        for axes, metric, letter in zip(panels, METRICS, "BC", strict=True):
+    with figure(path, size=(8.6, 2.6), ncols=len(_METRICS)) as (drawn, panels):
+        for axes, metric, letter in zip(panels, _METRICS, "BC", strict=True):
             shown = picture(images.where(metric=metric))
             axes.imshow(shown, interpolation="nearest")
             axes.grid(visible=False)
@@ -66,6 +74,6 @@ def draw(table: FigureTable, path: Path) -> None:
             axes.set_yticks([shown.shape[0] * 0.25, shown.shape[0] * 0.75], ["easiest", "hardest"])
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
-            panel_letter(axes, letter, TITLES[metric])
+            panel_letter(axes, letter, SHOWN_TITLES[metric])
         row = images.rows[0]
         drawn.suptitle(f"{row['data']}, class {class_name(row['category'])}: the most extreme to the left", fontsize=10)

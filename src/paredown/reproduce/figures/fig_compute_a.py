@@ -24,7 +24,7 @@ from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots, floats
 from paredown.theory import solve
 
-FRACTIONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
+_FRACTIONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
 _STRAIGHT = 0.9  # r^2 from which on a line is called one
 
 
@@ -34,19 +34,19 @@ def measure(setup: Setup) -> FigureTable:
     points = [
         {"alpha_prune": float(a), "keep_fraction": f}
         for a in np.linspace(1.5, 8, max(4, setup.size.dots))
-        for f in FRACTIONS
+        for f in _FRACTIONS
     ]
     add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track, timed=True)
     _add_line(table, "line of all", table.where(kind="simulation"))
     alpha = np.linspace(1.5, 8, setup.size.points)
-    for fraction in FRACTIONS:
+    for fraction in _FRACTIONS:
         line = _add_line(table, "line", table.where(kind="simulation", keep_fraction=fraction), keep_fraction=fraction)
         error = solve(alpha, fraction).test_error
         table.add("theory", keep_fraction=fraction, alpha_prune=alpha, seconds=line(alpha), test_error=error)
     # Whoever has a time may also stop before it, so the best within a time never gets worse, however noisy the lines.
     measured = table.where(kind="simulation")["seconds"]
     seconds = np.geomspace(measured.min(), measured.max(), 4 * setup.size.points)
-    errors = [_error_at(seconds, table.where(kind="theory", keep_fraction=fraction)) for fraction in FRACTIONS]
+    errors = [_error_at(seconds, table.where(kind="theory", keep_fraction=fraction)) for fraction in _FRACTIONS]
     table.add("frontier", seconds=seconds, test_error=np.minimum.accumulate(np.min(errors, axis=0)))
     return table
 
@@ -69,7 +69,7 @@ def judge(table: FigureTable) -> list[Claim]:
     """A line, and less error in equal time."""
     common, lines = table.where(kind="line of all").rows[0], table.where(kind="line")
     dots = table.where(kind="simulation")
-    unpruned, pruned = dots.where(keep_fraction=1.0), dots.where(keep_fraction=min(FRACTIONS))
+    unpruned, pruned = dots.where(keep_fraction=1.0), dots.where(keep_fraction=min(_FRACTIONS))
     budget, without = float(unpruned["seconds"][-1]), float(unpruned["test_error"][-1])
     order = np.argsort(pruned["seconds"])
     reached = float(np.exp(np.interp(budget, pruned["seconds"][order], np.log(pruned["test_error"][order]))))
@@ -79,14 +79,14 @@ def judge(table: FigureTable) -> list[Claim]:
             common["r_squared"] > _STRAIGHT,
             f"T = {1000 * common['slope']:.2g} alpha_prune {1000 * common['intercept']:+.2g} milliseconds explains "
             f"{100 * common['r_squared']:.0f} % of the variance between all dots. A line for each keep_fraction "
-            f"{floats(FRACTIONS)} has slope {floats(1000 * lines['slope'], 2)} and r^2 "
+            f"{floats(_FRACTIONS)} has slope {floats(1000 * lines['slope'], 2)} and r^2 "
             f"{floats(lines['r_squared'], 2)}.",
         ),
         Claim.judged(
             "Pruning beats the power law in compute too.",
             reached < 0.5 * without,
             f"In the {1000 * budget:.0f} milliseconds in which unpruned data reach a test error of {without:.4f}, the "
-            f"hardest {100 * min(FRACTIONS):g} % reach {reached:.4f}. The time to score the examples is not counted.",
+            f"hardest {100 * min(_FRACTIONS):g} % reach {reached:.4f}. The time to score the examples is not counted.",
         ),
     ]
 
@@ -96,7 +96,7 @@ def draw(table: FigureTable, path: Path) -> None:
     common = table.where(kind="line of all").rows[0]
     x = np.array([0.0, 8.0])
     with figure(path, size=(10.8, 4.5), ncols=2) as (drawn, (left, right)):
-        for fraction in FRACTIONS:
+        for fraction in _FRACTIONS:
             color = fraction_color(fraction)
             dots, curve = (table.where(kind=kind, keep_fraction=fraction) for kind in ("simulation", "theory"))
             style = {"color": color, "markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.4}
@@ -118,7 +118,7 @@ def draw(table: FigureTable, path: Path) -> None:
         left.set_ylabel("time to train (ms)")
         left.legend(loc="upper left")
         frontier = table.where(kind="frontier")
-        label = f"best of f ≥ {min(FRACTIONS):g} in this time"
+        label = f"best of f ≥ {min(_FRACTIONS):g} in this time"
         learnt = frontier["test_error"] < 0.5  # in less time than any solution takes there is only guessing
         right.plot(
             1000 * frontier["seconds"][learnt],
@@ -133,4 +133,4 @@ def draw(table: FigureTable, path: Path) -> None:
         right.legend(loc="lower left")
         panel_letter(left, "A", "time of one max-margin solution")
         panel_letter(right, "B", "test error against compute")
-        fraction_bar(drawn, right, FRACTIONS)
+        fraction_bar(drawn, right, _FRACTIONS)

@@ -15,30 +15,38 @@ from pathlib import Path
 
 from paredown.plots import figure
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.extreme_images import NEEDS, TITLES, add_extremes, class_name, find_images, picture, plan_scores
+from paredown.reproduce.extreme_images import (
+    NEEDS,
+    SHOWN_TITLES,
+    add_extremes,
+    class_name,
+    find_images,
+    picture,
+    plan_scores,
+)
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.standard_errors import standard_error
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 
-SHOWN = 8
-CERTAIN = 2.0  # standard errors over classes
+_SHOWN = 8
+_CERTAIN = 2.0  # standard errors over classes
 _DRAWN = 3  # classes
 PAPER = (100, 200, 300, 500)  # black swan and the others that the paper shows
 
 
 def plan(setup: Setup) -> FigurePlan:
     """Scores by every metric."""
-    return plan_scores(setup, list(TITLES))
+    return plan_scores(setup, list(SHOWN_TITLES))
 
 
 def measure(setup: Setup) -> FigureTable:
     """The images of the classes that are drawn, and for every class how alike those of each end are."""
-    found = find_images(setup, list(TITLES))
+    found = find_images(setup, list(SHOWN_TITLES))
     drawn = list(PAPER) if setup.scale == "paper" else list(range(2, 2 + _DRAWN))
     table = FigureTable()
     classes = drawn if setup.scale == "paper" else [*drawn, *(c for c in range(found.data.classes) if c not in drawn)]
-    add_extremes(table, found, classes, shown=SHOWN)
+    add_extremes(table, found, classes, shown=_SHOWN)
     shown = {found.classes[code] for code in drawn}
     return FigureTable(row for row in table.rows if row["kind"] == "alike" or row["category"] in shown)
 
@@ -51,15 +59,15 @@ def judge(table: FigureTable) -> list[Claim]:
         rows = alike.where(metric=metric)
         apart = rows["easy"] - rows["hard"]
         error = standard_error(apart)
-        held.append(apart.mean() > CERTAIN * error)
-        told.append(f"{TITLES[metric]} {apart.mean():+.3f} ± {error:.3f}")
-    lacking = [TITLES[metric] for metric, enough in zip(alike.values("metric"), held, strict=True) if not enough]
+        held.append(apart.mean() > _CERTAIN * error)
+        told.append(f"{SHOWN_TITLES[metric]} {apart.mean():+.3f} ± {error:.3f}")
+    lacking = [SHOWN_TITLES[metric] for metric, enough in zip(alike.values("metric"), held, strict=True) if not enough]
     count = len(alike.values("category"))
     return [
         Claim.judged(
             "By every metric the easiest images of a class resemble each other more than the hardest.",
             all(held),
-            f"{alike.rows[0]['data']}, {SHOWN} images at each end of {count} classes, mean cosine between their "
+            f"{alike.rows[0]['data']}, {_SHOWN} images at each end of {count} classes, mean cosine between their "
             f"embeddings, easy less hard: {', '.join(told)}"
             + (f"; not clearly above 0: {', '.join(lacking)}." if lacking else "."),
         )
@@ -78,9 +86,10 @@ def draw(table: FigureTable, path: Path) -> None:
                 axes.grid(visible=False)
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
-            line[0].set_ylabel(TITLES[metric].replace(" ", "\n"), rotation=0, ha="right", va="center", fontsize=8)
+            line[0].set_ylabel(SHOWN_TITLES[metric].replace(" ", "\n"), rotation=0, ha="right", va="center", fontsize=8)
         for axes, category in zip(panels[0], classes, strict=True):
             axes.set_title(class_name(category), fontsize=10)
         drawn.suptitle(
-            f"{images.rows[0]['data']}: {SHOWN} easiest (upper row) and hardest (lower row) by each metric", fontsize=10
+            f"{images.rows[0]['data']}: {_SHOWN} easiest (top row) and hardest (bottom row) by each metric",
+            fontsize=10,
         )

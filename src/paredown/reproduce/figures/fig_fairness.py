@@ -20,7 +20,7 @@ from paredown.plots import COLORS, RANDOM_COLOR, figure, panel_letter
 from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.metric_comparison import (
     FLOOR,
-    TITLES,
+    METRIC_TITLES,
     benchmark_sweep,
     class_accuracies,
     mean,
@@ -31,8 +31,8 @@ from paredown.reproduce.metric_comparison import (
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
 from paredown.reproduce.setup import FigurePlan, Setup
 
-SHOWN = ("el2n_20", "memorization", "prototypes")
-AT = 0.8
+_SHOWN = ("el2n_20", "memorization", "prototypes")
+_AT = 0.8
 SIMILAR = 0.9  # least correlation over classes, and
 CHANGE = 0.02  # most mean change of a class's accuracy, that count as "quite similar"
 
@@ -54,8 +54,8 @@ def measure(setup: Setup) -> FigureTable:
     table = FigureTable()
     table.add("data", data=setup.dataset().title, examples=max(swept["initial_size"].to_pylist()))
     full = class_accuracies(swept, "random", 1.0, 0.0)
-    runs = {metric: class_accuracies(swept, metric, AT, FLOOR) for metric in SHOWN}
-    runs["random"] = class_accuracies(swept, "random", AT, 0.0)
+    runs = {metric: class_accuracies(swept, metric, _AT, FLOOR) for metric in _SHOWN}
+    runs["random"] = class_accuracies(swept, "random", _AT, 0.0)
     for metric, pruned in runs.items():
         change = pruned - full
         for code in range(full.shape[1]):
@@ -97,17 +97,17 @@ def measure(setup: Setup) -> FigureTable:
 
 def judge(table: FigureTable) -> list[Claim]:
     """Similarity over classes, and the difference between the worst third and the others."""
-    rows = [row for row in table.where(kind="metric").rows if row["metric"] in SHOWN]
+    rows = [row for row in table.where(kind="metric").rows if row["metric"] in _SHOWN]
     chance = table.where(kind="metric", metric="random").rows[0]
     similar = [row for row in rows if row["correlation"] >= SIMILAR and row["size_of_change"] <= CHANGE]
     lost = [row for row in rows if row["worst_less_rest"] < -2 * row["worst_less_rest_stderr"]]
     return [
         Claim.judged(
-            f"Class by class, the accuracy after training on {AT:.0%} is similar to that of the full set.",
+            f"Class by class, the accuracy after training on {_AT:.0%} is similar to that of the full set.",
             len(similar) == len(rows),
             "; ".join(
-                f"{TITLES[row['metric']]}: correlation over classes {row['correlation']:.3f}, mean size of a change "
-                f"{100 * row['size_of_change']:.2f} points"
+                f"{METRIC_TITLES[row['metric']]}: correlation over classes {row['correlation']:.3f}, mean size of a "
+                f"change {100 * row['size_of_change']:.2f} points"
                 for row in [*rows, chance]
             )
             + ".",
@@ -117,11 +117,11 @@ def judge(table: FigureTable) -> list[Claim]:
             len(lost) == len(rows),
             "Change of the worst third of the classes less that of the others, in points: "
             + "; ".join(
-                f"{TITLES[row['metric']]} {100 * row['worst_less_rest']:+.2f} ± "
+                f"{METRIC_TITLES[row['metric']]} {100 * row['worst_less_rest']:+.2f} ± "
                 f"{100 * row['worst_less_rest_stderr']:.2f} (the worst third: {100 * row['worst_change']:+.2f})"
                 for row in [*rows, chance]
             )
-            + f". Beyond two standard errors for {', '.join(TITLES[row['metric']] for row in lost) or 'none'}.",
+            + f". Beyond two standard errors for {', '.join(METRIC_TITLES[row['metric']] for row in lost) or 'none'}.",
         ),
     ]
 
@@ -132,14 +132,14 @@ def draw(table: FigureTable, path: Path) -> None:
     shown = np.concatenate([points["pruned"], points["full"]])
     span = (max(0.0, shown.min() - 0.03), min(1.005, shown.max() + 0.03))
     with figure(path, size=(12.2, 4.6), ncols=3, sharey=True) as (drawn, panels):
-        for axes, metric, letter in zip(panels, SHOWN, "ABC", strict=True):
+        for axes, metric, letter in zip(panels, _SHOWN, "ABC", strict=True):
             _scatter(axes, points.where(metric=metric), table.where(kind="metric", metric=metric).rows[0], span)
-            panel_letter(axes, letter, TITLES[metric])
+            panel_letter(axes, letter, METRIC_TITLES[metric])
         panels[0].set_ylabel("accuracy of the class, trained on everything")
         panels[0].legend(loc="upper left", fontsize=8)
         data = table.where(kind="data").rows[0]
         about = f"{data['data']}, {data['examples']:,.0f} examples; bars: two standard errors over seeds"
-        drawn.suptitle(f"Accuracy class by class, {AT:.0%} kept ({about})", x=0.02, ha="left", fontsize=11)
+        drawn.suptitle(f"Accuracy class by class, {_AT:.0%} kept ({about})", x=0.02, ha="left", fontsize=11)
 
 
 def _scatter(axes: Any, points: FigureTable, line: dict[str, float], span: tuple[float, float]) -> None:
@@ -162,4 +162,4 @@ def _scatter(axes: Any, points: FigureTable, line: dict[str, float], span: tuple
         axes.annotate(row["name"], (row["pruned"], row["full"]), fontsize=8, **place)
     text = f"change {100 * line['mean_change']:+.2f} points\nworst third {100 * line['worst_change']:+.2f}"
     axes.text(0.97, 0.04, text, transform=axes.transAxes, ha="right", fontsize=9)
-    axes.set(xlim=span, ylim=span, aspect="equal", xlabel=f"accuracy of the class, trained on {AT:.0%}")
+    axes.set(xlim=span, ylim=span, aspect="equal", xlabel=f"accuracy of the class, trained on {_AT:.0%}")

@@ -23,7 +23,7 @@ from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.theory import fit_frontier, pareto_frontier
 
-CUT_OFF = 0.1  # smallest keep_fraction, that of the paper's curves
+_CUT_OFF = 0.1  # smallest keep_fraction, that of the paper's curves
 START, END = 0.1, 3.0  # range of alpha_prune fitted
 _LONGEST = 10.0
 # The paper's colours: blue, orange, red, purple.
@@ -39,7 +39,7 @@ def measure(setup: Setup) -> FigureTable:
     """The frontier, the four fits, and how well each fits as the range grows."""
     table = FigureTable()
     longest = np.linspace(START, _LONGEST, 100 + 2 * setup.size.points)
-    frontier = pareto_frontier(longest, min_keep_fraction=CUT_OFF)
+    frontier = pareto_frontier(longest, min_keep_fraction=_CUT_OFF)
     table.add(
         "frontier",
         alpha_prune=longest,
@@ -75,7 +75,7 @@ def judge(table: FigureTable) -> list[Claim]:
     explained = {row["form"]: row["r_squared"] for row in table.where(kind="goodness").rows}
     order = sorted(error, key=lambda form: error[form])
     numbers = ", ".join(f"{form} {error[form]:.3f} (r^2 {explained[form]:.3f})" for form in order)
-    over = f"alpha_prune {START:g} to {END:g}, keep_fraction >= {CUT_OFF:g}"
+    over = f"alpha_prune {START:g} to {END:g}, keep_fraction >= {_CUT_OFF:g}"
     free = float(table.where(kind="frontier without cut-off")["test_error"][0])
     return [
         Claim.judged(
@@ -114,7 +114,7 @@ def draw(table: FigureTable, path: Path) -> None:
             color="black",
             linewidth=3.2,
             alpha=0.85,
-            label=f"frontier, f ≥ {CUT_OFF:g}",
+            label=f"frontier, f ≥ {_CUT_OFF:g}",
         )
         for form, color in _COLORS.items():
             fit, ranges = table.where(kind="fit", form=form), table.where(kind="range", form=form)
@@ -123,7 +123,7 @@ def draw(table: FigureTable, path: Path) -> None:
         held_up = frontier["alpha_prune"][frontier["at_cut_off"] == 1]
         if len(held_up):
             left.axvline(held_up[0], color="black", linewidth=0.8, linestyle=":")
-            left.annotate(f"f = {CUT_OFF:g} from here", (held_up[0] + 0.05, 0.36), fontsize=9)
+            left.annotate(f"f = {_CUT_OFF:g} from here", (held_up[0] + 0.05, 0.36), fontsize=9)
         left.set(yscale="log", xlim=(0, 1.25 * END), ylim=(0.008, 0.6))
         left.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel=r"test error $\varepsilon$")
         left.legend(loc="lower left")

@@ -21,7 +21,14 @@ from scipy.stats import rankdata
 
 from paredown.plots import RANDOM_COLOR, figure
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.metric_comparison import METRICS, TITLES, metric_style, score_benchmark, scorings, training_set
+from paredown.reproduce.metric_comparison import (
+    COMPARED_METRICS,
+    METRIC_TITLES,
+    metric_style,
+    score_benchmark,
+    scorings,
+    training_set,
+)
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.scores import Labels
@@ -87,7 +94,7 @@ def judge(table: FigureTable) -> list[Claim]:
     about = table.where(kind="data").rows[0]
     rows = {row["metric"]: row for row in table.where(kind="metric").rows}
     chance = about["by_chance"]
-    weak = [name for name in METRICS if rows[name]["between_classes"] < _TIMES * chance]
+    weak = [name for name in COMPARED_METRICS if rows[name]["between_classes"] < _TIMES * chance]
     return [
         Claim.judged(
             "The scores of every metric differ strongly from class to class.",
@@ -95,11 +102,11 @@ def judge(table: FigureTable) -> list[Claim]:
             f"Share of the variance of ranks between the {about['classes']:.0f} classes ({chance:.4f} expected by "
             f"chance, random {rows['random']['between_classes']:.4f}): "
             + "; ".join(
-                f"{TITLES[name]} {rows[name]['between_classes']:.3f} (harder than the median: "
+                f"{METRIC_TITLES[name]} {rows[name]['between_classes']:.3f} (harder than the median: "
                 f"{rows[name]['least_above_median']:.0%} to {rows[name]['most_above_median']:.0%} of a class)"
-                for name in METRICS
+                for name in COMPARED_METRICS
             )
-            + f". Less than {_TIMES} times chance: {', '.join(TITLES[name] for name in weak) or 'none'}.",
+            + f". Less than {_TIMES} times chance: {', '.join(METRIC_TITLES[name] for name in weak) or 'none'}.",
         )
     ]
 
@@ -107,7 +114,7 @@ def judge(table: FigureTable) -> list[Claim]:
 def draw(table: FigureTable, path: Path) -> None:
     """A panel for every metric, in it a row for every class, the class with the lowest median at the bottom."""
     with figure(path, size=(11.4, 8.4), nrows=3, ncols=4, sharex=True) as (drawn, grid):
-        for axes, metric in zip(grid.flat, ("random", *METRICS), strict=False):
+        for axes, metric in zip(grid.flat, ("random", *COMPARED_METRICS), strict=False):
             _rows(axes, table, metric)
         key = grid.flat[-1]
         key.set_axis_off()
@@ -139,7 +146,7 @@ def _rows(axes: Any, table: FigureTable, metric: str) -> None:
         axes.plot([found["lower"], found["upper"]], [row, row], color="#222222", linewidth=1)
         axes.plot(found["median"], row, "o", color="#222222", markersize=3)
     between = table.where(kind="metric", metric=metric)["between_classes"][0]
-    axes.set_title(f"{TITLES[metric]}: {between:.1%}", loc="left", fontsize=9.5)
+    axes.set_title(f"{METRIC_TITLES[metric]}: {between:.1%}", loc="left", fontsize=9.5)
     few = len(classes) <= 20
     axes.set_yticks(range(len(classes)) if few else (), [row["name"] for row in classes] if few else (), fontsize=7)
     axes.set(xlim=(0, 1), xticks=(0, 0.5, 1))

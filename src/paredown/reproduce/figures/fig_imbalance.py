@@ -20,7 +20,14 @@ from scipy.optimize import minimize
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.metric_comparison import FLOOR, METRICS, TITLES, score_benchmark, scorings, training_set
+from paredown.reproduce.metric_comparison import (
+    COMPARED_METRICS,
+    FLOOR,
+    METRIC_TITLES,
+    score_benchmark,
+    scorings,
+    training_set,
+)
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.scores import Labels
@@ -55,7 +62,7 @@ def measure(setup: Setup) -> FigureTable:
         ]
         spread = float(np.std(drawn, ddof=1))
         table.add("random", metric="random", pruned=pruned, b=float(np.mean(drawn)), deviation=spread, draws=_DRAWS)
-        for metric in METRICS:
+        for metric in COMPARED_METRICS:
             for floor in (0.0, FLOOR):
                 for strategy in ("hard", "easy"):
                     kept = select(
@@ -128,7 +135,7 @@ def judge(table: FigureTable) -> list[Claim]:
             f"Balance score b with {_AT:.0%} pruned: random {chance['b']:.3f} ± {chance['deviation']:.3f} (standard "
             f"deviation); by metric (hard, easy kept): "
             + "; ".join(
-                f"{TITLES[metric]} {', '.join(f'{b:.2f}' for b in free.where(metric=metric)['b'])}"
+                f"{METRIC_TITLES[metric]} {', '.join(f'{b:.2f}' for b in free.where(metric=metric)['b'])}"
                 for metric in free.values("metric")
             )
             + f". Not below random by three standard deviations: {_list(as_random)}.",
@@ -146,7 +153,7 @@ def judge(table: FigureTable) -> list[Claim]:
 
 
 def _name(row: dict[str, str]) -> str:
-    return f"{TITLES[row['metric']]}, {row['strategy']} kept"
+    return f"{METRIC_TITLES[row['metric']]}, {row['strategy']} kept"
 
 
 def _list(rows: list[dict[str, str]]) -> str:
@@ -159,7 +166,7 @@ def draw(table: FigureTable, path: Path) -> None:
     with figure(path, size=(11.4, 6.6), nrows=3, ncols=4, sharex=True, sharey=True) as (drawn, grid):
         chance = table.where(kind="random")
         bound = table.where(kind="data").rows[0].get("lowest_with_floor", np.nan)
-        for axes, metric in zip(grid.flat, ("random", *METRICS), strict=False):
+        for axes, metric in zip(grid.flat, ("random", *COMPARED_METRICS), strict=False):
             band = 2 * chance["deviation"]
             axes.fill_between(chance["pruned"], chance["b"] - band, chance["b"] + band, color=RANDOM_COLOR, alpha=0.3)
             axes.plot(chance["pruned"], chance["b"], color=RANDOM_COLOR, linewidth=1.5, label="random, ± 2 std. dev.")
@@ -171,7 +178,7 @@ def draw(table: FigureTable, path: Path) -> None:
                     pruned = {"hard": "easy", "easy": "hard"}[strategy]
                     name = f"{pruned} pruned" + (f", floor {floor:g}" if floor else "")
                     axes.plot(curve["pruned"], curve["b"], color=color, linestyle=line, linewidth=1.5, label=name)
-            axes.set_title(TITLES[metric], loc="left", fontsize=9.5)
+            axes.set_title(METRIC_TITLES[metric], loc="left", fontsize=9.5)
             axes.set(ylim=(0, 1.03), xticks=(0, 0.3, 0.6, 0.9))
         key = grid.flat[-1]
         key.set_axis_off()

@@ -34,7 +34,7 @@ from paredown.standard_errors import standard_error
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 
-WORSE = 2.0  # standard errors from which on a difference counts
+_WORSE = 2.0  # standard errors from which on a difference counts
 MEASURES = {
     "accuracy": "accuracy out of distribution\n(higher is better)",
     "accuracy_difference": "squared difference of accuracy\nto humans (lower is better)",
@@ -148,7 +148,7 @@ def judge(table: FigureTable) -> list[Claim]:
 
 
 def _lower(row: dict[str, Any], name: str) -> bool:
-    return bool(row[f"{name}_apart"] < -WORSE * row.get(f"{name}_apart_stderr", np.nan))
+    return bool(row[f"{name}_apart"] < -_WORSE * row.get(f"{name}_apart_stderr", np.nan))
 
 
 def _told(rows: FigureTable, name: str, scale: int) -> str:

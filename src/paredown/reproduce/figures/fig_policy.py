@@ -24,7 +24,7 @@ from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots, agreement, crossing, draw_dots, floats
 from paredown.theory import optimal_delta, optimal_window, pareto_frontier, solve
 
-CUT_OFF = 0.1  # smallest keep_fraction allowed; all three frontiers get below any error without one
+_CUT_OFF = 0.1  # smallest keep_fraction allowed; all three frontiers get below any error without one
 DELTA_ALPHAS = (0.25, 0.5, 1.0, 1.5, 1.9, 2.0, 3.0)
 _POSITIONS = np.geomspace(0.1, 100, 31)  # of the single margin
 _NAMES = {"hard": "keep hard", "easy": "keep easy", "window": "best window"}
@@ -39,7 +39,7 @@ def measure(setup: Setup) -> FigureTable:
     alpha = np.unique(np.concatenate([coarse, turn]))
     table.add("random", keep_fraction=1.0, alpha_prune=alpha, test_error=solve(alpha, 1.0).test_error)
     for end in ("hard", "easy"):
-        best = pareto_frontier(alpha, strategy=end, min_keep_fraction=CUT_OFF)
+        best = pareto_frontier(alpha, strategy=end, min_keep_fraction=_CUT_OFF)
         table.add(
             "frontier",
             strategy=end,
@@ -49,10 +49,10 @@ def measure(setup: Setup) -> FigureTable:
         )
     # A narrower window is never worse: the best one is as narrow as allowed (checked at twice the width by `judge`).
     for a in setup.track(alpha, "windows", total=len(alpha)):
-        for fraction in (CUT_OFF, 2 * CUT_OFF):
+        for fraction in (_CUT_OFF, 2 * _CUT_OFF):
             best = optimal_window(float(a), fraction)
             table.add(
-                "frontier" if fraction == CUT_OFF else "wider window",
+                "frontier" if fraction == _CUT_OFF else "wider window",
                 strategy="window",
                 keep_fraction=fraction,
                 alpha_prune=a,
@@ -64,7 +64,7 @@ def measure(setup: Setup) -> FigureTable:
         delta = optimal_delta(a)
         errors = [delta.error_at(float(z)) for z in _POSITIONS]
         table.add("delta", alpha_prune=a, position=_POSITIONS, test_error=errors, best_position=delta.position)
-    windows = [optimal_window(float(a), CUT_OFF).window for a in np.geomspace(0.3, 8, setup.size.dots)]
+    windows = [optimal_window(float(a), _CUT_OFF).window for a in np.geomspace(0.3, 8, setup.size.dots)]
     points: list[dict[str, Any]] = [
         {"alpha_prune": float(a), "strategy": "window", "window": window}
         for a, window in zip(np.geomspace(0.3, 8, setup.size.dots), windows, strict=True)
@@ -89,7 +89,7 @@ def judge(table: FigureTable) -> list[Claim]:
         Claim.judged(
             "Switching from easy to hard as alpha_prune grows lowers the Pareto frontier where data are few.",
             len(crossings) == 1 and bool(easy["test_error"][0] < hard["test_error"][0]),
-            f"Keeping at least {CUT_OFF:g}, easy is better below alpha_prune = {floats(crossings)}; at "
+            f"Keeping at least {_CUT_OFF:g}, easy is better below alpha_prune = {floats(crossings)}; at "
             f"{alpha[0]:g} its error is {easy['test_error'][0]:.3f} against {hard['test_error'][0]:.3f}.",
         ),
         Claim.judged(
@@ -122,9 +122,9 @@ def draw(table: FigureTable, path: Path) -> None:
         _frontiers(panels[0], table)
         _deltas(panels[1], table)
         _windows(panels[2], table)
-        panel_letter(panels[0], "A", f"Pareto frontiers, f ≥ {CUT_OFF:g}")
+        panel_letter(panels[0], "A", f"Pareto frontiers, f ≥ {_CUT_OFF:g}")
         panel_letter(panels[1], "B", "one single margin $|z| = z^*$")
-        panel_letter(panels[2], "C", f"best window of margins, f = {CUT_OFF:g}")
+        panel_letter(panels[2], "C", f"best window of margins, f = {_CUT_OFF:g}")
 
 
 def _frontiers(axes: Any, table: FigureTable) -> None:
@@ -166,7 +166,7 @@ def _deltas(axes: Any, table: FigureTable) -> None:
 
 def _windows(axes: Any, table: FigureTable) -> None:
     top = 3.5
-    for kind, fraction, alpha in (("wider window", 2 * CUT_OFF, 0.25), ("frontier", CUT_OFF, 0.6)):
+    for kind, fraction, alpha in (("wider window", 2 * _CUT_OFF, 0.25), ("frontier", _CUT_OFF, 0.6)):
         windows = table.where(kind=kind, strategy="window")
         axes.fill_between(
             windows["alpha_prune"],

@@ -34,7 +34,7 @@ from paredown.standard_errors import share_error, standard_error
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 
-CERTAIN = 2.0  # standard errors from which on a difference counts
+_CERTAIN = 2.0  # standard errors from which on a difference counts
 _MARKERS = {"full": "s", "hard": "o", "easy": "^", "random": "D", "humans": "*"}
 
 
@@ -117,7 +117,7 @@ def judge(table: FigureTable) -> list[Claim]:
         mean, error = found[min(fractions)]
         whole = float(np.mean(shape_bias(full)))
         decided = np.mean(full["shape_decisions"] + full["texture_decisions"])
-        sure = abs(mean) > CERTAIN * error
+        sure = abs(mean) > _CERTAIN * error
         humans = overall.where(strategy="humans")
         beside = f" ({float(np.mean(shape_bias(humans))):.2f} for humans)" if len(humans) else ""
         claims.append(

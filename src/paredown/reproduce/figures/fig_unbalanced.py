@@ -21,12 +21,12 @@ from paredown.plots import RANDOM_COLOR, figure, fraction_color
 from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.figures.fig5bc import accuracy_panel
 from paredown.reproduce.metric_comparison import (
+    COMPARED_METRICS,
     FLOOR,
-    METRICS,
+    METRIC_TITLES,
     PAPER_FRACTIONS,
     PROTOTYPES,
     SUPERVISED,
-    TITLES,
     Mean,
     accuracies,
     add_accuracies,
@@ -39,7 +39,7 @@ from paredown.reproduce.metric_comparison import (
 from paredown.reproduce.metric_comparison import NEEDS as NEEDS
 from paredown.reproduce.setup import FigurePlan, Setup
 
-DECIDED = 3.0  # standard errors
+_DECIDED = 3.0  # standard errors
 
 
 def plan(setup: Setup) -> FigurePlan:
@@ -59,7 +59,7 @@ def measure(setup: Setup) -> FigureTable:
     measured = accuracies(swept, top)
     gains = {
         (metric, fraction): measured[metric, fraction, FLOOR] - measured[metric, fraction, 0.0]
-        for metric in METRICS
+        for metric in COMPARED_METRICS
         for fraction in table.where(kind="random")["keep_fraction"]
     }
     acting = [key for key in gains if not _same_kept(swept, *key)]
@@ -67,7 +67,7 @@ def measure(setup: Setup) -> FigureTable:
         gain, acts = mean(values), int((metric, fraction) in acting)
         table.add("floor", metric=metric, keep_fraction=fraction, gain=gain.value, gain_stderr=gain.stderr, acts=acts)
     for fraction in table.where(kind="random")["keep_fraction"]:
-        gain = mean(np.mean([gains[metric, fraction] for metric in METRICS], axis=0))
+        gain = mean(np.mean([gains[metric, fraction] for metric in COMPARED_METRICS], axis=0))
         table.add("floor, all metrics", keep_fraction=fraction, gain=gain.value, gain_stderr=gain.stderr)
     where = mean(np.mean([gains[key] for key in acting], axis=0)) if acting else Mean(0.0, 0.0)
     table.add("floor, where it acts", gain=where.value, gain_stderr=where.stderr, acts=len(acting))
@@ -92,11 +92,11 @@ def judge(table: FigureTable) -> list[Claim]:
     return [
         Claim.judged(
             "Without class balancing the results are worse.",
-            over["gain"] > DECIDED * over["gain_stderr"],
+            over["gain"] > _DECIDED * over["gain_stderr"],
             f"The floor of {FLOOR:g} changes what is kept in {over['acts']:.0f} of {len(cells)} cases, and adds "
             f"{_told(over)} points of accuracy there. Over all metrics, by keep_fraction: "
             + "; ".join(f"{row['keep_fraction']:g}: {_told(row)}" for row in by_fraction)
-            + f". Most for {TITLES[most['metric']]} at {most['keep_fraction']:g}: {_told(most)}.",
+            + f". Most for {METRIC_TITLES[most['metric']]} at {most['keep_fraction']:g}: {_told(most)}.",
         )
     ]
 
@@ -133,7 +133,7 @@ def _gains(axes: Any, table: FigureTable) -> None:
         error = 200 * dots["gain_stderr"]
         axes.errorbar(100 * dots["gain"], height, xerr=error, label=f"keep_fraction {fraction:g}", **style)
     names = table.where(kind="floor").values("metric")
-    axes.set_yticks(range(len(names)), [TITLES[name] for name in names])
+    axes.set_yticks(range(len(names)), [METRIC_TITLES[name] for name in names])
     axes.set(ylim=(len(names) - 0.5, -0.5), xscale="symlog")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
     axes.set_xlabel(f"accuracy with the floor of {FLOOR:g} − without, in points")

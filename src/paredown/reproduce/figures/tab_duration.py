@@ -25,7 +25,7 @@ NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},
 }
 FACTORS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-KEEP_FRACTION = 0.8
+_KEEP_FRACTION = 0.8
 _MATTERS = 2.0  # standard errors
 
 
@@ -37,7 +37,7 @@ def plan(setup: Setup) -> FigurePlan:
         "data": data.images("swav") if setup.scale == "paper" else data.features(),
         "grid": {
             "initial_size": [data.examples],
-            "keep_fraction": [KEEP_FRACTION, 1.0],
+            "keep_fraction": [_KEEP_FRACTION, 1.0],
             "metric": ["prototypes"],
             "matched_iterations": list(FACTORS) if setup.scale != "tiny" else [0.0, 0.4, 1.0],
             "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=4)),

@@ -22,7 +22,7 @@ from paredown.reproduce.metric_comparison import NEEDS as NEEDS
 from paredown.reproduce.metric_comparison import accuracies, benchmark_sweep, mean, training_set
 from paredown.reproduce.setup import FigurePlan, Setup
 
-AT = 0.8
+_AT = 0.8
 _NEAR = 10  # an order of magnitude
 
 
@@ -37,7 +37,7 @@ def clusters(setup: Setup) -> tuple[int, ...]:
 
 def plan(setup: Setup) -> FigurePlan:
     """One metric with many k, no class balancing; random subsets and the full set are those of Fig. 5B and C."""
-    config = benchmark_sweep(setup, balance=[0.0], fractions=[AT])
+    config = benchmark_sweep(setup, balance=[0.0], fractions=[_AT])
     probes = {f"k{k}": {"metric": "prototypes", "k": k} for k in clusters(setup)}
     config |= {"grid": config["grid"] | {"metric": list(probes)}, "probe": probes}
     return FigurePlan(sweeps={"k": config}, datasets=(training_set(setup),))
@@ -48,16 +48,16 @@ def measure(setup: Setup) -> FigureTable:
     swept = setup.sweep(plan(setup).sweeps["k"]).table
     table, top = FigureTable(), setup.choose(tiny=1, cpu=1, paper=5)
     measured = accuracies(swept, top)
-    full, chance = measured["random", 1.0, 0.0], measured["random", AT, 0.0]
+    full, chance = measured["random", 1.0, 0.0], measured["random", _AT, 0.0]
     data = setup.dataset()
     for kind, values in (("full", full), ("random", chance)):
         found = mean(values)
         deviation = float(values.std(ddof=1)) if len(values) > 1 else np.nan
         known = {"data": data.title, "classes": data.classes, "top": top, "seeds": len(values)}
         table.add(kind, accuracy=found.value, stderr=found.stderr, deviation=deviation, **known)
-    usual = measured[f"k{data.classes}", AT, 0.0]
+    usual = measured[f"k{data.classes}", _AT, 0.0]
     for k in clusters(setup):
-        own = measured[f"k{k}", AT, 0.0]
+        own = measured[f"k{k}", _AT, 0.0]
         found, gain, change = mean(own), mean(own - chance), mean(own - usual)
         table.add(
             "k",
@@ -87,7 +87,7 @@ def judge(table: FigureTable) -> list[Claim]:
         Claim.judged(
             "Within an order of magnitude of the number of classes, k does not matter much.",
             best["accuracy"] - worst["accuracy"] <= 2 * margin,
-            f"Top-{full['top']:.0f} accuracy in per cent by k, {AT:.0%} kept of {full['data']}: {told}. From "
+            f"Top-{full['top']:.0f} accuracy in per cent by k, {_AT:.0%} kept of {full['data']}: {told}. From "
             f"{near[0]['k']:g} to {near[-1]['k']:g} they lie within "
             f"{100 * (best['accuracy'] - worst['accuracy']):.2f} points; ± two standard deviations of a training on "
             f"all examples are {200 * margin:.2f} wide.",
@@ -126,5 +126,5 @@ def draw(table: FigureTable, path: Path) -> None:
         axes.set(xscale="log", xlabel="number of clusters k (shaded: an order of magnitude around that of the classes)")
         plain_axis(axes.xaxis, rows["k"].tolist())
         axes.set_ylabel(f"top-{full['top'][0]:.0f} test accuracy, %")
-        axes.set_title(f"{AT:.0%} kept, no class balancing ({full['data'][0]})", loc="left")
+        axes.set_title(f"{_AT:.0%} kept, no class balancing ({full['data'][0]})", loc="left")
         axes.legend(loc="best", fontsize=8)

@@ -2,8 +2,7 @@
 
 A selection always has the size that was asked for, also where the scores do not say which examples to take; then the
 seeded hash of the ids takes them. These rules notice it, from counts alone, so that a selection in memory and one in
-streams say the same, but for scores crowded elsewhere than at zero, which only a selection in memory notices. Each is
-meant to be silent over any continuous score.
+streams say the same. Each is meant to be silent over any continuous score.
 """
 
 from __future__ import annotations
@@ -15,7 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Magnitudes", "Tie", "constant_warning", "crowding_warning", "score_warnings", "tie_warning"]
+__all__ = [
+    "Magnitudes",
+    "Tie",
+    "band_ranks",
+    "band_warning",
+    "constant_warning",
+    "crowding_warning",
+    "score_warnings",
+    "tie_warning",
+]
 
 # Range of constant scores, relative to their size: some hundred roundings of single-precision arithmetic.
 CONSTANT = 1e-5
@@ -121,19 +129,12 @@ def crowding_warning(magnitudes: Magnitudes, n: int) -> str | None:
     )
 
 
-def band_warning(values: NDArray[np.floating], magnitudes: Magnitudes) -> str | None:
+def band_warning(median: float, most: float, large: float) -> str | None:
     """A warning if most scores lie in a narrow band, such as that of a score that saturates at its highest value.
 
-    Three quarters that are one and the same value are left to `tie_warning`.
+    `most` and `large` are how far from the median three quarters and 99 % of the scores are at most. Three quarters
+    that are one and the same value are left to `tie_warning`.
     """
-    n = len(values)
-    if n < CROWDED_ROWS or not magnitudes.may_crowd():
-        return None
-    wide = values.astype(np.float64)
-    median = float(np.partition(wide, n // 2)[n // 2])
-    away = np.abs(wide - median)
-    ranks = [math.ceil(0.75 * n) - 1, math.ceil(0.99 * n) - 1]
-    most, large = np.partition(away, ranks)[ranks].tolist()
     if most == 0 or most > CROWDED_BAND * large:
         return None
     return (
@@ -141,6 +142,19 @@ def band_warning(values: NDArray[np.floating], magnitudes: Magnitudes) -> str | 
         "from it: they do not separate most of the examples. A score that saturates does this; use another metric, or "
         "train for fewer epochs."
     )
+
+
+def band_ranks(n: int) -> tuple[int, int, int]:
+    """The places, from 0 on, of the median among n scores, and of `most` and `large` among their distances from it."""
+    return n // 2, math.ceil(0.75 * n) - 1, math.ceil(0.99 * n) - 1
+
+
+def _band_of(values: NDArray[np.floating]) -> tuple[float, float, float]:
+    middle, *ranks = band_ranks(len(values))
+    wide = values.astype(np.float64)
+    median = float(np.partition(wide, middle)[middle])
+    most, large = np.partition(np.abs(wide - median), ranks)[ranks].tolist()
+    return median, most, large
 
 
 def score_warnings(values: NDArray[np.floating]) -> list[str]:
@@ -152,7 +166,9 @@ def score_warnings(values: NDArray[np.floating]) -> list[str]:
         return [constant]
     magnitudes = Magnitudes()
     magnitudes.add(values)
-    crowded = crowding_warning(magnitudes, len(values)) or band_warning(values, magnitudes)
+    crowded = crowding_warning(magnitudes, len(values))
+    if crowded is None and len(values) >= CROWDED_ROWS and magnitudes.may_crowd():
+        crowded = band_warning(*_band_of(values))
     return [] if crowded is None else [crowded]
 
 

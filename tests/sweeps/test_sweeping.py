@@ -420,7 +420,7 @@ def test_the_command_line(config: dict[str, Any], tmp_path: Path) -> None:
     assert [row["kept"] for row in said["against_random"]] == [10]
     assert Path(said["picture"]).stat().st_size > 10_000
     shown = CliRunner().invoke(app, command, catch_exceptions=False).stdout
-    assert "el2n, hard: test error in %" in shown
+    assert "el2n, hard, floor 0.5: test error in %" in shown
     assert "unpruned" in shown
 
 

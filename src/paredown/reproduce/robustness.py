@@ -62,6 +62,7 @@ def plan(setup: Setup) -> FigurePlan:
             "keep_fraction": fractions,
             "strategy": ["hard", "easy"],
             "metric": ["prototypes"],
+            "balance": [0.0],
             "seed": setup.seeds(setup.choose(tiny=2, cpu=3, paper=2)),  # the paper has one; two give an error bar
             **({"matched_iterations": [0.0]} if setup.scale == "paper" else {}),
         },

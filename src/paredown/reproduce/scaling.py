@@ -45,6 +45,7 @@ def scaling_sweep(setup: Setup, role: str = "main", **grid: Any) -> dict[str, An
                 "initial_size": sizes,
                 "keep_fraction": [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
                 "metric": ["el2n"],
+                "balance": [0.0],
                 "seed": setup.seeds(1 if data.name == "imagenet" else 4),  # the paper trained one model per point there
                 **grid,
             },
@@ -58,6 +59,7 @@ def scaling_sweep(setup: Setup, role: str = "main", **grid: Any) -> dict[str, An
             "initial_size": sizes,
             "keep_fraction": [0.25, 0.5, 1.0] if small else [0.125, 0.25, 0.5, 1.0],
             "metric": ["el2n"],
+            "balance": [0.0],
             "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=4)),
             **grid,
         },

@@ -14,7 +14,7 @@ from paredown.metrics import METRICS
 from paredown.option_types import check_fields
 from paredown.reading import damaged, read_text
 from paredown.records import tuples
-from paredown.selection import STRATEGIES
+from paredown.selection import STRATEGIES, default_balance
 from paredown.sources import named_dataset
 from paredown.training import RECIPES, Recipe, find_recipe
 
@@ -51,7 +51,7 @@ class GridSettings:
     keep_fraction: tuple[float, ...]
     strategy: tuple[str, ...] = ("hard",)
     metric: tuple[str, ...] = ("el2n",)
-    balance: tuple[float, ...] = (0.0,)
+    balance: tuple[float, ...] = (default_balance(None, groups=True),)  # students are trained on labels
     seed: tuple[int, ...] = (0, 1, 2, 3)
     matched_iterations: tuple[float, ...] = (1.0,)
     unpruned: bool = True  # whether to train on the whole initial sets too, even where 1 is not in keep_fraction

@@ -54,6 +54,7 @@ def plan(setup: Setup) -> FigurePlan:
             "keep_fraction": list(fractions),
             "strategy": ["hard"],
             "metric": ["el2n"],
+            "balance": [0.0],
             "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=4)),
         },
         "student": {"recipe": "mlp", "steps": setup.choose(tiny=60, cpu=1200, paper=None)},

@@ -57,6 +57,7 @@ def plan(setup: Setup) -> FigurePlan:
             "keep_fraction": list(fractions),
             "strategy": ["hard"],
             "metric": [metric],
+            "balance": [0.0],
             "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=2)),
             # As in the paper: every subset for as many epochs as the whole.
             **({"matched_iterations": [0.0]} if setup.scale == "paper" else {}),

@@ -51,6 +51,7 @@ def _config(setup: Setup, role: str) -> dict[str, Any]:
             "initial_size": [data.examples],
             "keep_fraction": [0.5, 1.0] if setup.scale == "tiny" else [0.2, 0.4, 0.6, 0.8, 1.0],
             "metric": ["memorization" if data.name == "imagenet" else "el2n"],
+            "balance": [0.0],
             "matched_iterations": [0.0],
             "seed": setup.seeds(2 if setup.scale == "tiny" or data.name == "imagenet" else 3),
         },

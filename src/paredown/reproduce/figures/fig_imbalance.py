@@ -56,10 +56,8 @@ def measure(setup: Setup) -> FigureTable:
     about = {"data": setup.dataset().title, "examples": len(first), "classes": len(labels.classes)}
     table.add("data", **about, lowest_with_floor=bound)
     for pruned in PRUNED:
-        drawn = [
-            _balance(labels, select(first, keep_fraction=1 - pruned, strategy="random", seed=setup.seed + draw).keep)
-            for draw in range(_DRAWS)
-        ]
+        options = {"keep_fraction": 1 - pruned, "strategy": "random", "balance": 0.0}
+        drawn = [_balance(labels, select(first, seed=setup.seed + draw, **options).keep) for draw in range(_DRAWS)]
         spread = float(np.std(drawn, ddof=1))
         table.add("random", metric="random", pruned=pruned, b=float(np.mean(drawn)), deviation=spread, draws=_DRAWS)
         for metric in COMPARED_METRICS:

@@ -39,6 +39,7 @@ def plan(setup: Setup) -> FigurePlan:
             "initial_size": [data.examples],
             "keep_fraction": [_KEEP_FRACTION, 1.0],
             "metric": ["prototypes"],
+            "balance": [0.0],
             "matched_iterations": list(FACTORS) if setup.scale != "tiny" else [0.0, 0.4, 1.0],
             "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=4)),
         },

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +26,9 @@ from paredown.errors import PareError
 from paredown.ids import hash_ids, name_rows
 from paredown.selection.floors import best_of_each, first_allowed
 from paredown.selection.streamed.histogram import Histogram
-from paredown.selection.streamed.sort_keys import Order, Rows, Scan
+from paredown.selection.streamed.sort_keys import Order, Rows, Scan, unsortable
 
-__all__ = ["Cut", "Question", "count_rows", "find_cut"]
+__all__ = ["Cut", "Question", "count_rows", "find_cut", "value_at"]
 
 _FEW_IDS = 1_000  # looked up one by one, each for the price of a row group
 _HIGHEST = np.uint64(2**64 - 1)
@@ -224,6 +224,12 @@ def find_cut(question: Question, histogram: Histogram, floors: NDArray[np.int64]
             )
         search.divide(question, dtype)
     return _decide(question, search, _collect(question, search, dtype), dtype)
+
+
+def value_at(question: Question, histogram: Histogram, place: int) -> Any:
+    """What the row at a place of the order, from 0 on, is sorted by."""
+    cut = find_cut(replace(question, grouped=False), histogram, np.zeros(len(histogram.before), np.int64), place + 1)
+    return unsortable(cut.equal_key[:1], histogram.dtype)[0]
 
 
 def _collect(question: Question, search: _Search, dtype: np.dtype[Any]) -> _Candidates:

@@ -21,9 +21,12 @@ from paredown.progress import Track, silent
 from paredown.score_files import manifest_schema, read_scores
 from paredown.score_warnings import (
     CROWDED,
+    CROWDED_BAND,
     CROWDED_ROWS,
     Magnitudes,
     Tie,
+    band_ranks,
+    band_warning,
     constant_warning,
     crowding_warning,
     tie_warning,
@@ -35,7 +38,7 @@ from paredown.selection.selection_options import Places, SelectionOptions
 from paredown.selection.strategies import STRATIFIED_BINS, median_of, score_bins
 from paredown.selection.streamed.class_codes import ClassCodes
 from paredown.selection.streamed.histogram import Histogram
-from paredown.selection.streamed.narrowing import Cut, Question, count_rows, find_cut
+from paredown.selection.streamed.narrowing import Cut, Question, count_rows, find_cut, value_at
 from paredown.selection.streamed.score_table import ScoreTable
 from paredown.selection.streamed.sort_keys import Limits, Order, Rows, Scan
 
@@ -129,20 +132,37 @@ class _Survey:
         return [] if warning is None or warning in self.scan.table.provenance.get("warnings", ()) else [warning]
 
     def _crowded(self) -> str | None:
-        """A warning if the scores crowd at zero; takes another pass only where they may.
+        """A warning if the scores crowd in one place; takes more passes only where they may.
 
-        Crowded means three quarters below a share of the 99th percentile, so below that share of the largest one. A
-        tenth more allows for the rounding of both.
+        Crowded means that three quarters of them are within a share of the largest distance, from zero or from the
+        median. A tenth more allows for rounding.
         """
-        n, near = len(self.scan.table), 1.1 * CROWDED * max(abs(float(end)) for end in self.ends)
-        first, last = self.histogram.bin_of(np.array([-near, near], self.histogram.dtype)).tolist()
-        before = self.histogram.before.sum(axis=0)
-        if n < CROWDED_ROWS or 4 * (before[last + 1] - before[first]) < 3 * n:
+        n, histogram, (lowest, highest) = len(self.scan.table), self.histogram, map(float, self.ends)
+        near = 1.1 * CROWDED * max(abs(lowest), abs(highest))
+        first, last = histogram.bin_of(np.array([-near, near], histogram.dtype)).tolist()
+        band = 2.2 * CROWDED_BAND * (highest - lowest) * histogram.scale / histogram.merged
+        width = int(min(band, histogram.bins - 3)) + 3
+        before = histogram.before.sum(axis=0)
+        most = max(before[last + 1] - before[first], (before[width:] - before[:-width]).max())
+        if n < CROWDED_ROWS or 4 * most < 3 * n:
             return None
         magnitudes = Magnitudes()
         for rows in self.scan.rows("looking at crowded scores"):
             magnitudes.add(rows.scores)
-        return crowding_warning(magnitudes, n)
+        warning = crowding_warning(magnitudes, n)
+        return band_warning(*self._band()) if warning is None and magnitudes.may_crowd() else warning
+
+    def _band(self) -> tuple[float, float, float]:
+        middle, most, large = band_ranks(len(self.scan.table))
+        median = np.float64(self.score_at(middle if self.order.by == "easy" else len(self.scan.table) - 1 - middle))
+        question = Question(self.scan, Order("distance", self.order.seed, median))
+        histogram = count_rows(question, len(self.counts))
+        return float(median), *(float(value_at(question, histogram, place)) for place in (most, large))
+
+    def score_at(self, place: int) -> Any:
+        """The score at a place of the order, from 0 on."""
+        value = value_at(Question(self.scan, self.order), self.histogram, place)
+        return (-value if self.order.by == "hard" else value).astype(self.scan.table.dtype)
 
 
 def _survey(scan: Scan, order: Order) -> _Survey:
@@ -202,17 +222,14 @@ def _find_cuts(survey: _Survey, options: SelectionOptions, places: Places) -> _C
     def first(number: int) -> Cut:
         return find_cut(over_all, survey.histogram, nothing, number)
 
-    def score_at(place: int) -> Any:
-        return survey.order.scores_at(first(place).equal_key[:1], scan.table.dtype)[0]
-
     if options.strategy == "moderate":
-        middle = [score_at(place) for place in {(n + 1) // 2, n // 2 + 1}]
+        middle = [survey.score_at(place) for place in {(n - 1) // 2, n // 2}]
         question = replace(question, order=Order("distance", options.seed, median_of(np.array(middle))))
         histogram = count_rows(question, len(nothing))
         cuts = _Cuts(find_cut(question, histogram, places.floors, places.total))
     elif options.strategy == "stratified":
         dropped = first(n_dropped) if n_dropped else None
-        low, high = survey.ends[0], survey.ends[1] if dropped is None else score_at(n_dropped + 1)
+        low, high = survey.ends[0], survey.ends[1] if dropped is None else survey.score_at(n_dropped)
         cuts = _Cuts(_stratified(scan, options.seed, dropped, low, high, places.total), dropped)
     elif options.strategy == "window" and n_dropped:
         dropped = first(n_dropped)

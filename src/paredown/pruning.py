@@ -17,6 +17,7 @@ from paredown.checkpoint import remove_parts
 from paredown.errors import PareError
 from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
 from paredown.ids import hash_ids
+from paredown.metrics import DEFAULT_METRIC
 from paredown.progress import Track, silent
 from paredown.records import changes, read_record, write_json
 from paredown.score_files import is_scores, provenance_in, read_scores, score_columns, score_files
@@ -190,5 +191,5 @@ def write_selection(kept: Selection, folder: Path) -> None:
 
 def _metric_column(source: str | Path, metric: str | None) -> str | None:
     """The metric if the table has a column of that name; the default metric is not asked of anyone's table."""
-    metric = metric or "prototypes"
+    metric = metric or DEFAULT_METRIC
     return metric if metric in score_columns(pq.read_schema(score_files(source)[0])) else None

@@ -65,6 +65,11 @@ HAND_MADE = {
     "correctness": (PROBES, MISLABELLED),
     "ddd": (PROBES | {"folds": 3}, MISLABELLED),
     "active_learning": (PROBES, BETWEEN),
+    # What networks without the last row say of it depends on whether its neighbour of the other class was in.
+    "variation_ratio": (
+        SUBSETS | {"members": 20},
+        (np.concatenate([SIDES, ring(102, 103)]), [0] * 6 + [1] * 7 + [0], 2, 13),
+    ),
     "entropy": (PROBES, BETWEEN),
     "memorization": (SUBSETS | {"epochs": 30}, APART),
     "influence_max": (SUBSETS, None),

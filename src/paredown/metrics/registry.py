@@ -11,6 +11,7 @@ from paredown.metrics.ddd import ddd_trainings, fit_ddd
 from paredown.metrics.density import Density, density_work, fit_density
 from paredown.metrics.duplicates import duplicates_work, fit_duplicates
 from paredown.metrics.frozen_scores import FrozenScores
+from paredown.metrics.held_out_votes import fit_variation_ratio, variation_ratio_trainings
 from paredown.metrics.k_center import fit_k_center, k_center_work
 from paredown.metrics.prototypes import (
     ClassPrototypes,
@@ -110,6 +111,15 @@ METRICS: dict[str, Metric] = {
         reference="section 2.1; Meding et al. 2022",
         load=FrozenScores.load,
         trains=ddd_trainings,
+    ),
+    "variation_ratio": Metric(
+        fit_variation_ratio,
+        summary="how many networks that did not train on the example vote against the class that most vote for",
+        needs=_TRAINED,
+        cost="40 networks on 70 % of the examples",
+        reference="Freeman 1965; Beluch et al. 2018",
+        load=FrozenScores.load,
+        trains=variation_ratio_trainings,
     ),
     "typicality": Metric(
         fit_typicality,

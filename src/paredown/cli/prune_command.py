@@ -79,7 +79,7 @@ def prune(
     from paredown.pruning import check_finished
     from paredown.pruning import prune as prune_source
     from paredown.score_files import is_scores
-    from paredown.selection import SelectionOptions
+    from paredown.selection import SelectionSettings
 
     checkpoint = parts_folder(out)
     check_distinct(out, scoring.embeddings, scoring.save_model)
@@ -87,8 +87,8 @@ def prune(
     check_all_apart((out, scoring.embeddings, scoring.save_model), [*sources, *given_files])
     current.writes(out, overwrite=overwrite, folder=True, parts=checkpoint, sources=sources)
     scoring.check()
-    settings = vars(selecting) | {"keep_fraction": keep_fraction, "seed": scoring.seed}
-    SelectionOptions(**settings | {"balance": selecting.balance or 0.0}).check()
+    settings: dict[str, Any] = vars(selecting) | {"keep_fraction": keep_fraction, "seed": scoring.seed}
+    SelectionSettings(**{**settings, "balance": selecting.balance or 0.0}).check()
     if not overwrite:
         check_finished(out, {name: settings[name] for name in ("keep_fraction", "strategy", "quota", "seed")})
     source: Any = sources[0]

@@ -13,7 +13,7 @@ from paredown.selection.floors import (
 )
 from paredown.selection.selecting import DEFAULT_MEMORY, select
 from paredown.selection.selection import Selection
-from paredown.selection.selection_options import SelectionOptions
+from paredown.selection.selection_settings import SelectionSettings
 from paredown.selection.strategies import STRATEGIES
 from paredown.selection.streamed import Limits, ScoreTable, open_table, select_streamed
 
@@ -25,7 +25,7 @@ __all__ = [
     "Quota",
     "ScoreTable",
     "Selection",
-    "SelectionOptions",
+    "SelectionSettings",
     "balance_of_counts",
     "balance_score",
     "class_floors",

@@ -20,7 +20,7 @@ from paredown.score_warnings import Tie, constant_warning, score_warnings, tie_w
 from paredown.scores import Labels, Scores
 from paredown.selection.floors import Quota, best_of_each, class_notes, default_balance, first_allowed
 from paredown.selection.selection import RowsInMemory, Selection
-from paredown.selection.selection_options import SelectionOptions
+from paredown.selection.selection_settings import SelectionSettings
 from paredown.selection.strategies import MERITS, STRATEGIES
 from paredown.selection.streamed.score_table import ScoreTable, open_table
 from paredown.selection.streamed.streaming import select_streamed
@@ -78,7 +78,7 @@ def select(
         "mix_random": mix_random,
         "seed": seed,
     }
-    SelectionOptions(**given, balance=balance or 0.0).check()  # before anything is read
+    SelectionSettings(**given, balance=balance or 0.0).check()  # before anything is read
     budget = parse_size(memory)
     if isinstance(scores, str | Path):
         scores = open_table(scores, metric=metric)
@@ -93,10 +93,10 @@ def select(
     if labels is not None:
         scores = scores.with_labels(Labels.of(labels, length=len(scores)))
     groups = scores.labels is not None or scores.clusters is not None
-    return _select_in_memory(scores, SelectionOptions(**given, balance=default_balance(balance, groups=groups)))
+    return _select_in_memory(scores, SelectionSettings(**given, balance=default_balance(balance, groups=groups)))
 
 
-def _select_in_memory(scores: Scores, options: SelectionOptions) -> Selection:
+def _select_in_memory(scores: Scores, options: SelectionSettings) -> Selection:
     n, seed, strategy = len(scores), options.seed, options.strategy
     groups, grouped_by = _groups(scores) if options.grouped else (Labels(np.zeros(n, np.int64), ("",)), None)
     places, short = options.places(groups.counts)
@@ -157,8 +157,8 @@ def _at_the_cut(
     worst = np.full(n_groups, np.inf, merits.dtype)
     np.minimum.at(worst, codes[inside], merits[inside])
     equal = (merits == worst[codes]) & ~apart
-    counts = (np.bincount(codes[equal & which], minlength=n_groups) for which in (inside, ~inside))
-    return worst, *counts
+    kept, left = (np.bincount(codes[equal & which], minlength=n_groups) for which in (inside, ~inside))
+    return worst, kept, left
 
 
 def _as_scores(scores: ArrayLike, ids: ArrayLike | None) -> Scores:

@@ -233,10 +233,12 @@ def value_at(question: Question, histogram: Histogram, place: int) -> Any:
 
 
 def _collect(question: Question, search: _Search, dtype: np.dtype[Any]) -> _Candidates:
-    parts = [_Candidates(*(np.empty(0, kind) for kind in (np.int64, np.intp, np.uint64, np.uint64)))]
+    nothing = np.empty(0, np.uint64)
+    parts = [_Candidates(np.empty(0, np.int64), np.empty(0, np.intp), nothing, nothing)]
     if search.inside[search.open].any():
         parts += search.candidates(question, dtype, "collecting candidates", search.by_tie)
-    return _Candidates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return _Candidates(*columns)
 
 
 def _decide(question: Question, search: _Search, found: _Candidates, dtype: np.dtype[Any]) -> Cut:

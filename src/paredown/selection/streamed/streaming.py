@@ -34,7 +34,7 @@ from paredown.score_warnings import (
 from paredown.scores import Labels, Scores
 from paredown.selection.floors import Quota, class_notes, common_level, default_balance
 from paredown.selection.selection import ClassCounts, Selection
-from paredown.selection.selection_options import Places, SelectionOptions
+from paredown.selection.selection_settings import Places, SelectionSettings
 from paredown.selection.strategies import STRATIFIED_BINS, median_of, score_bins
 from paredown.selection.streamed.class_codes import ClassCodes
 from paredown.selection.streamed.histogram import Histogram
@@ -73,22 +73,22 @@ def select_streamed(
     labels = None if labels is None else Labels.of(labels, length=len(table))
     codes = ClassCodes(table, labels)
     floor = default_balance(balance, groups=codes.grouped_by is not None)
-    options = SelectionOptions(keep_fraction, strategy, floor, quota, drop_hardest, mix_random, seed).check()
+    options = SelectionSettings(keep_fraction, strategy, floor, quota, drop_hardest, mix_random, seed).check()
     _check_streams(table, options, codes.grouped_by)
     scan = Scan(table, codes, limits or Limits(), track)
-    survey = _survey(scan, Order({"random": "hash", "easy": "easy"}.get(strategy, "hard"), seed))
+    survey = _survey(scan, Order("hash" if strategy == "random" else "easy" if strategy == "easy" else "hard", seed))
     places, short = options.places(survey.counts)
     notes = survey.notes() + options.window_notes(len(table)) + short
     cuts = _find_cuts(survey, options, places)
     notes += _tie_notes(survey, options, cuts, places.total)
-    rows = StreamedRows(survey, cuts, options.kept_and_dropped(len(table))[0])
+    rows = RowsOnDisk(survey, cuts, options.kept_and_dropped(len(table))[0])
     if options.grouped:
         notes += class_notes(codes.names, survey.counts, rows.class_kept)
     again = partial(select_streamed, table, labels=labels, limits=limits, track=track)
     return Selection(rows, options.recipe(len(table), codes.grouped_by), tuple(notes), again=again)
 
 
-def _check_streams(table: ScoreTable, options: SelectionOptions, grouped_by: str | None) -> None:
+def _check_streams(table: ScoreTable, options: SelectionSettings, grouped_by: str | None) -> None:
     if options.grouped and grouped_by is None:
         raise PareError(
             f"{table.path}: a floor or quota needs a column 'label' or 'cluster', and there is neither; "
@@ -157,7 +157,8 @@ class _Survey:
         median = np.float64(self.score_at(middle if self.order.by == "easy" else len(self.scan.table) - 1 - middle))
         question = Question(self.scan, Order("distance", self.order.seed, median))
         histogram = count_rows(question, len(self.counts))
-        return float(median), *(float(value_at(question, histogram, place)) for place in (most, large))
+        most, large = (float(value_at(question, histogram, place)) for place in (most, large))
+        return float(median), most, large
 
     def score_at(self, place: int) -> Any:
         """The score at a place of the order, from 0 on."""
@@ -212,7 +213,7 @@ class _Cuts(NamedTuple):
         return any(cut is not None and (cut.ids or cut.question.order.by_hash) for cut in self)
 
 
-def _find_cuts(survey: _Survey, options: SelectionOptions, places: Places) -> _Cuts:
+def _find_cuts(survey: _Survey, options: SelectionSettings, places: Places) -> _Cuts:
     scan, n = survey.scan, len(survey.scan.table)
     question = Question(scan, survey.order, grouped=options.grouped)
     over_all = replace(question, grouped=False)
@@ -268,7 +269,7 @@ def _stratified(scan: Scan, seed: int, dropped: Cut | None, low: Any, high: Any,
     return cut
 
 
-def _tie_notes(survey: _Survey, options: SelectionOptions, cuts: _Cuts, n_kept: int) -> list[str]:
+def _tie_notes(survey: _Survey, options: SelectionSettings, cuts: _Cuts, n_kept: int) -> list[str]:
     """Warnings of ties at the cuts, in the words of `select`."""
     if options.strategy in ("random", "stratified") or survey.constant() is not None:
         return []
@@ -289,7 +290,7 @@ def _tie_notes(survey: _Survey, options: SelectionOptions, cuts: _Cuts, n_kept: 
 # --- the last pass -------------------------------------------------------------------------------------------------
 
 
-class StreamedRows:
+class RowsOnDisk:
     """The kept rows of a table: the cuts, and passes that apply them. Small, whatever the number of rows."""
 
     def __init__(self, survey: _Survey, cuts: _Cuts, n_keep: int) -> None:

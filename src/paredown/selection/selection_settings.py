@@ -12,7 +12,7 @@ from paredown.errors import PareError, fraction_hint, unknown_name
 from paredown.selection.floors import Quota, class_floors, class_quotas
 from paredown.selection.strategies import STRATEGIES
 
-__all__ = ["Places", "SelectionOptions"]
+__all__ = ["Places", "SelectionSettings"]
 
 
 class Places(NamedTuple):
@@ -25,7 +25,7 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SelectionOptions:
+class SelectionSettings:
     """See `select`, which explains them."""
 
     keep_fraction: float
@@ -36,7 +36,7 @@ class SelectionOptions:
     mix_random: float = 0.0
     seed: int = 0
 
-    def check(self) -> SelectionOptions:
+    def check(self) -> SelectionSettings:
         """Raise at the first that cannot be; return the options."""
         if not 0 < self.keep_fraction <= 1:
             hint = fraction_hint(self.keep_fraction)

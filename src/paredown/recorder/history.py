@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from paredown.metrics.forgetting_events import was_forgotten
 from paredown.metrics.prediction_arrays import column_sums
-from paredown.recorder.observations import Observed
+from paredown.recorder.observations import Observations
 
 __all__ = ["FINE", "HALF", "MAX_OBSERVATIONS", "TDDS_WINDOWS", "Layout", "Table", "divergence", "window_spread"]
 
@@ -81,7 +81,7 @@ class Layout:
         table["last_epoch"] = -1
         return table
 
-    def append(self, rows: Table, seen: Observed, epoch: int) -> None:
+    def append(self, rows: Table, seen: Observations, epoch: int) -> None:
         """Add one observation to the end of each record, in place."""
         fresh = rows["seen"] == 0
         self._append_counts(rows, seen, epoch, fresh)
@@ -98,7 +98,7 @@ class Layout:
             rows["el2n_at"][:, self.el2n_epochs.index(epoch)] = seen.el2n
         rows["seen"] += 1
 
-    def _append_counts(self, rows: Table, seen: Observed, epoch: int, fresh: NDArray[np.bool_]) -> None:
+    def _append_counts(self, rows: Table, seen: Observations, epoch: int, fresh: NDArray[np.bool_]) -> None:
         rows["forgotten"] += was_forgotten(rows["last_correct"], seen.correct)
         rows["last_correct"] = seen.correct
         rows["correct"] += seen.correct
@@ -176,7 +176,7 @@ def divergence(before: NDArray[np.float32], after: NDArray[np.float32]) -> NDArr
     return column_sums(np.abs(terms, out=terms))
 
 
-def _add_sums(sums: NDArray[np.int64], seen: Observed, spread: NDArray[np.float64] | None) -> None:
+def _add_sums(sums: NDArray[np.int64], seen: Observations, spread: NDArray[np.float64] | None) -> None:
     margin = np.minimum(np.maximum(seen.margin, -_MARGIN_LIMIT), _MARGIN_LIMIT)
     whole = np.rint(margin)
     fine = np.empty((4, len(margin)))

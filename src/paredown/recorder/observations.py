@@ -12,10 +12,10 @@ from paredown.metrics.margins import label_margins
 from paredown.metrics.prediction_arrays import column_sums
 from paredown.metrics.uncertainty import entropy_of_softmax
 
-__all__ = ["Observed", "observe"]
+__all__ = ["Observations", "observe"]
 
 
-class Observed(NamedTuple):
+class Observations(NamedTuple):
     """One number per row of a batch."""
 
     p_true: NDArray[np.float64]  # probability of the label
@@ -26,13 +26,15 @@ class Observed(NamedTuple):
     grand: NDArray[np.float64]  # length of the last layer's gradient; NaN where no features are given
     p: NDArray[np.float64]  # the softmax, (rows, classes), a transposed view
 
-    def rows(self, chosen: NDArray[np.int64]) -> Observed:
+    def rows(self, chosen: NDArray[np.int64]) -> Observations:
         """The same for some rows of the batch."""
-        return Observed._make(part[chosen] for part in self)
+        return Observations._make(part[chosen] for part in self)
 
 
-def observe(logits: NDArray[np.float64], labels: NDArray[np.int64], feature_lengths: NDArray[np.float64]) -> Observed:
-    """The numbers of `Observed` from finite logits (rows, classes).
+def observe(
+    logits: NDArray[np.float64], labels: NDArray[np.int64], feature_lengths: NDArray[np.float64]
+) -> Observations:
+    """The numbers of `Observations` from finite logits (rows, classes).
 
     Arrays are turned to (classes, rows): sums then run down the columns, class after class, which is quick for few
     classes and gives a row the same bits whatever other rows there are. The formulas are those of `paredown.metrics`.
@@ -43,7 +45,7 @@ def observe(logits: NDArray[np.float64], labels: NDArray[np.int64], feature_leng
     total = column_sums(p)
     p /= total
     el2n = error_lengths(p, labels)
-    return Observed(
+    return Observations(
         p_true=p[labels, np.arange(len(labels))],
         el2n=el2n,
         margin=label_margins(z, labels),

@@ -19,13 +19,13 @@ from paredown.metrics.prediction_arrays import column_sums
 from paredown.recorder import history
 from paredown.recorder.history import FINE, Layout, Table
 
-__all__ = ["RECORDED", "Recorded", "beyond", "read_metric"]
+__all__ = ["RECORDED", "RecordedMetric", "beyond", "read_metric"]
 
 _TDDS_DECAY = 0.9
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedMetric:
     """A metric of a recording: how it is read from the records, what it is and whose."""
 
     read: Callable[..., NDArray[np.float64]]  # of (table, layout), and of an epoch where one may be chosen
@@ -157,24 +157,26 @@ def _seen_or_nan(table: Table, values: NDArray[np.float64]) -> NDArray[np.float6
 
 _MAPS = "Swayamdipta et al. 2020, dataset cartography"
 
-RECORDED: dict[str, Recorded] = {
-    "el2n": Recorded(
+RECORDED: dict[str, RecordedMetric] = {
+    "el2n": RecordedMetric(
         el2n,
         "length of softmax - onehot: at the latest, a chosen or the mean epoch",
         "Paul et al. 2021",
         early=True,
         of_one_epoch=True,
     ),
-    "forgetting": Recorded(forgetting, "how often it was learned and lost again", "Toneva et al. 2019"),
-    "aum": Recorded(aum, "minus the mean margin of the label's logit", "Pleiss et al. 2020"),
-    "margin": Recorded(margin, "minus the latest margin of the label's logit", "Pleiss et al. 2020"),
-    "entropy": Recorded(entropy, "entropy of the latest softmax", "Coleman et al. 2020, selection via proxy"),
-    "grand": Recorded(grand, "length of the last layer's gradient", "Paul et al. 2021", early=True, of_features=True),
-    "dyn_unc": Recorded(dyn_unc, "spread of the label's probability in windows", "He et al. 2023", windowed=True),
-    "tdds": Recorded(tdds, "spread of the changes of the softmax in windows", "Zhang et al. 2024", windowed=True),
-    "confidence": Recorded(confidence, "one minus the mean probability of the label", _MAPS),
-    "variability": Recorded(variability, "spread of the label's probability over all epochs", _MAPS),
-    "correctness": Recorded(correctness, "fraction of epochs it was classified wrongly", _MAPS),
+    "forgetting": RecordedMetric(forgetting, "how often it was learned and lost again", "Toneva et al. 2019"),
+    "aum": RecordedMetric(aum, "minus the mean margin of the label's logit", "Pleiss et al. 2020"),
+    "margin": RecordedMetric(margin, "minus the latest margin of the label's logit", "Pleiss et al. 2020"),
+    "entropy": RecordedMetric(entropy, "entropy of the latest softmax", "Coleman et al. 2020, selection via proxy"),
+    "grand": RecordedMetric(
+        grand, "length of the last layer's gradient", "Paul et al. 2021", early=True, of_features=True
+    ),
+    "dyn_unc": RecordedMetric(dyn_unc, "spread of the label's probability in windows", "He et al. 2023", windowed=True),
+    "tdds": RecordedMetric(tdds, "spread of the changes of the softmax in windows", "Zhang et al. 2024", windowed=True),
+    "confidence": RecordedMetric(confidence, "one minus the mean probability of the label", _MAPS),
+    "variability": RecordedMetric(variability, "spread of the label's probability over all epochs", _MAPS),
+    "correctness": RecordedMetric(correctness, "fraction of epochs it was classified wrongly", _MAPS),
 }
 
 

@@ -26,6 +26,7 @@ def test_sentence_gives_error_and_standard_error():
     text = run("--theta", "10")
     s = simulate(2, keep_fraction=0.5, theta=10, n_features=20, draws=4)
     assert f"Test error {s.test_error:.5f} ± {s.stderr:.1g} (standard error over 4 draws)" in text
+    assert "For your data: alpha_prune = 2 is the number of examples per feature" in text
     assert "keeping the hardest 40 of 80 examples in 20 dimensions, ranked by a probe 10 degrees off" in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import os
 import pty
@@ -323,6 +324,34 @@ def test_a_sweep_of_hostile_names(tmp_path: Path) -> None:
     assert "own[/red]\\x1b[8m$\\frac$, hard" in said
     assert "Results: out[red]\\x1b[8m/results.parquet" in said
     assert (tmp_path / "out[red]\x1b[8m" / "curves.png").exists()
+
+
+def test_the_table_of_a_sweep_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    from paredown.cli import sweep_command
+    from paredown.sweeps.summary import ComparisonWithRandom
+
+    wide = {"initial_size": 1_281_167, "keep_fraction": 0.125, "matched_iterations": 1.0, "kept": 160_146, "seeds": 4}
+    numbers = {"test_error": 0.98765, "stderr": 0.1234, "random_error": 0.8765, "random_stderr": 0.1, "difference": 0.1}
+    row = ComparisonWithRandom(
+        **wide,
+        **numbers,
+        metric="supervised_prototypes",
+        strategy="stratified",
+        balance=0.5,
+        difference_stderr=0.12345,
+        unpruned_error=0.87654,
+    )
+    written = io.StringIO()
+    monkeypatch.setattr("paredown.cli.terminal._out", Console(file=written, width=80))
+    sweep_command._show_way("supervised_prototypes, stratified, floor 0.5", [row])
+    lines = written.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    cells = [cell.strip() for cell in lines[-2].strip("│").split("│")]
+    assert cells == ["1,281,167", "0.125", "98.77", "87.65", "87.65", "+10.00 ± 12.35", "+0.8"]
+    headings = [cell.strip() for cell in lines[2].strip("┃").split("┃")]
+    assert headings == ["initial", "keep", "pruned", "random", "unpruned", "pruned - random", "z"]
 
 
 def _toml(value: object) -> str:

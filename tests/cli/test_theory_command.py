@@ -29,6 +29,14 @@ def test_what_error() -> None:
     assert answer["better_end"] == "easy"
 
 
+def test_alpha_and_degrees_are_explained() -> None:
+    lines = run("--alpha-tot", "10", "--theta", "20", "--keep-fraction", "0.3").splitlines()
+    assert lines[1:] == [
+        "For your data: alpha_tot = 10 is the number of examples per feature of a linear model (5,120 examples for 512 "
+        "features); a probe 0 degrees off ranks examples perfectly, one 90 degrees off at random."
+    ]
+
+
 def test_how_much() -> None:
     assert run("--alpha-tot", "10", "--theta", "20").startswith("Keep the 68.3 % hardest")
     answer = json.loads(run("--alpha-prune", "3", "--min-keep-fraction", "0.2", "--json"))

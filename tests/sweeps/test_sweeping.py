@@ -24,7 +24,7 @@ from paredown.score_files import write_scores
 from paredown.scores import Scores
 from paredown.scoring import score
 from paredown.sources import ImageSource
-from paredown.sweeps import Run, expand, read_settings, sweep
+from paredown.sweeps import Run, expand, plan_sweep, read_settings, sweep, sweep_plan
 from paredown.sweeps import jobs as jobs_module
 from paredown.sweeps.jobs import student_steps
 from paredown.sweeps.settings import GridSettings
@@ -172,6 +172,46 @@ def test_killed_three_times_it_ends_with_the_same_table(config: dict[str, Any], 
     ended = quick_students.sweep_quickly(config, tmp_path / "killed", workers=1)
     assert ended.equals(undisturbed)
     assert len(set(ended["test_error"].to_pylist())) > 1
+
+
+def test_a_sweep_estimates_how_long_it_will_take(
+    config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[tuple[int, bool]] = []
+
+    def steps(common: dict[str, Any], job: dict[str, Any]) -> float:
+        measured.append((job["together"], job["recipe"]["name"] == "linear"))
+        return 2.0 if job["together"] == 1 else 3.0
+
+    real = jobs_module.measure_step
+    plan = plan_sweep(with_(config, "grid", initial_size=[40]), out=tmp_path / "swept")
+    common, job = (
+        {"data": str(tmp_path / "swept" / "data")},
+        {"recipe": find_recipe("linear").settings(), "together": 2},
+    )
+    seconds = real(common, job)
+    assert seconds is not None
+    assert seconds >= 0
+    assert real(common, {**job, "recipe": find_recipe("linear", learning_rate=1e38).settings()}) is None
+    monkeypatch.setattr(jobs_module, "measure_step", steps)
+    said: list[float] = []
+    done = sweep_plan(plan, workers=2, engine=here, announce=said.append)
+    # Six students of 5 steps, and for two seeds two probes trained together for 2 epochs of one batch.
+    assert said == [(6 * 5 * 2.0 + 2 * 2 * 3.0) / 2]
+    assert measured == [(1, True), (2, True)]
+    assert done.table.num_rows == 6
+    again = plan_sweep(with_(config, "grid", initial_size=[40]), out=tmp_path / "swept")
+    sweep_plan(again, engine=here, announce=said.append)
+    assert len(said) == 1  # nothing is left to do
+
+
+def test_unpruned_sets_are_trained_unless_they_are_not_wanted(config: dict[str, Any]) -> None:
+    small = with_(config, "grid", keep_fraction=[0.25])
+    assert {run.keep_fraction for run in expand(read_settings(small).grid)} == {0.25, 1.0}
+    without = with_(small, "grid", unpruned=False)
+    assert {run.keep_fraction for run in expand(read_settings(without).grid)} == {0.25}
+    with pytest.raises(PareError, match="unpruned"):
+        read_settings(with_(small, "grid", unpruned=[1]))
 
 
 def test_a_run_that_fails_says_why_and_the_others_go_on(config: dict[str, Any], tmp_path: Path) -> None:

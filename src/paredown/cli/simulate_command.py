@@ -1,4 +1,4 @@
-"""`paredown simulate`: the teacher-student experiment, beside what the theory says."""
+"""`paredown simulate`: the teacher-student experiment, compared with the theory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import emit, progress_bar, say
+from paredown.cli.theory_command import explain_units
 
 if TYPE_CHECKING:
     from paredown.perceptron import Simulation
@@ -21,7 +22,7 @@ def simulate(
     keep_fraction: Annotated[
         float | None, typer.Option(help="Fraction of the examples kept, in (0, 1]; default 1, or the window's.")
     ] = None,
-    theta: Annotated[float | None, typer.Option(help="Angle of probe and teacher in degrees; default 0.")] = None,
+    theta: Annotated[float | None, typer.Option(help="Angle between probe and teacher in degrees; default 0.")] = None,
     strategy: Annotated[str, typer.Option(help="hard, easy, window or random.")] = "hard",
     window: Annotated[
         tuple[float, float] | None, typer.Option(help="With strategy window: keep A < |z| < B.", metavar="A B")
@@ -116,6 +117,7 @@ def _as_dict(simulation: Simulation, theory: float | None) -> dict[str, Any]:
 def _show(simulation: Simulation, theory: float | None) -> None:
     for sentence in _sentences(simulation, theory):
         say("{}", sentence)
+    explain_units("alpha_prune", simulation.setting.alpha_prune)
 
 
 def _sentences(simulation: Simulation, theory: float | None) -> list[str]:
@@ -131,7 +133,7 @@ def _sentences(simulation: Simulation, theory: float | None) -> list[str]:
     z = _z_score(simulation, theory)
     if theory is not None:
         away = "" if z is None else f", {abs(z):.1f} standard errors {'below' if z > 0 else 'above'} the simulation"
-        trained = " It takes the probe as independent of the examples." if setting.probe == "trained" else ""
+        trained = " It assumes a probe that is independent of the examples." if setting.probe == "trained" else ""
         lines.append(f"Theory, for infinitely many dimensions: {theory:.5f}{away}.{trained}")
     return lines
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """What test error does the theory predict for a pruned training set, and how much should be kept?
 
-The theory is that of a perceptron with many weights; alpha is the number of examples per weight, theta the angle in
-degrees between the probe that scores the examples and the truth.
+The theory describes a perceptron with many weights. alpha is the number of training examples per weight; theta is the
+angle in degrees between the probe that scores the examples and the true classifier (0: perfect scores, 90: random).
 
 With 10 examples per weight and a probe 20 degrees off, what error if I keep the 30 % hardest?
 
@@ -45,13 +45,13 @@ def theory(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer one question and compare with random pruning, with no pruning and with the other end."""
+    """Answer one question and compare with random pruning, no pruning, and keeping the other end."""
     from paredown.theory import best_keep_fraction, solve
 
     if (alpha_tot is None) == (alpha_prune is None):
         raise PareError("give either --alpha-tot (examples per weight before pruning) or --alpha-prune (after it).")
-    asked = keep_fraction is None and window is None and strategy != "random"
-    if asked:
+    how_much = keep_fraction is None and window is None and strategy != "random"
+    if how_much:
         end = strategy or "hard"
         if end not in ("hard", "easy"):
             raise PareError(f"how much to keep is answered for --strategy hard or easy, got {end!r}.")
@@ -65,18 +65,34 @@ def theory(
             )
         keep_fraction = best.keep_fraction
     elif min_keep_fraction is not None:
-        raise PareError("--min-keep-fraction belongs to the question how much to keep; leave --keep-fraction out.")
+        raise PareError("--min-keep-fraction only applies when asking how much to keep; leave --keep-fraction out.")
     solution = solve(alpha_prune, keep_fraction, alpha_tot=alpha_tot, theta=theta, strategy=strategy, window=window)
-    answer = _answer(solution, asked)
-    emit(answer, as_json=as_json, show=lambda: say("{}", _sentence(answer)))
+    answer = _answer(solution, how_much)
+    emit(answer, as_json=as_json, show=lambda: _show(answer))
 
 
-def _answer(solution: Solution, asked: bool) -> dict[str, Any]:
+def explain_units(name: str, alpha: float) -> None:
+    """Say in one line what alpha and the angle of a probe mean for real data."""
+    say(
+        "For your data: {} = {:g} is the number of examples per feature of a linear model ({:,} examples for 512 "
+        "features); a probe 0 degrees off ranks examples perfectly, one 90 degrees off at random.",
+        name,
+        alpha,
+        round(512 * alpha),
+    )
+
+
+def _show(answer: dict[str, Any]) -> None:
+    say("{}", _sentence(answer))
+    explain_units("alpha_tot", float(f"{answer['alpha_tot']:.4g}"))
+
+
+def _answer(solution: Solution, how_much: bool) -> dict[str, Any]:
     from paredown.theory import better_strategy, solve
 
     better = better_strategy(solution.alpha_tot, solution.keep_fraction, theta=solution.theta)
     return {
-        "question": "how much to keep" if asked else "what error",
+        "question": "how much to keep" if how_much else "what error",
         "strategy": solution.strategy,
         "window": None if solution.strategy != "window" else list(solution.window),
         "keep_fraction": solution.keep_fraction,
@@ -107,11 +123,11 @@ def _sentence(answer: dict[str, Any]) -> str:
     size = f"of alpha_tot = {answer['alpha_tot']:.4g} (alpha_prune = {answer['alpha_prune']:.4g})"
     probe = f"with a probe {answer['theta']:g} degrees off"
     error = f"{answer['test_error']:.4g}"
-    asked = answer["question"] == "how much to keep"
-    verb, then = ("Keep", ": test error") if asked else ("Keeping", " gives test error")
+    how_much = answer["question"] == "how much to keep"
+    verb, then = ("Keep", ": test error") if how_much else ("Keeping", " gives test error")
     first = f"{verb} {kept} {size} {probe}{then} {error}"
     return (
-        f"{first}, against {answer['random_error']:.4g} for as many random examples and "
-        f"{answer['unpruned_error']:.4g} without pruning; the {answer['better_end']} end is the better one "
+        f"{first}, compared with {answer['random_error']:.4g} for as many random examples and "
+        f"{answer['unpruned_error']:.4g} without pruning; keeping the {answer['better_end']} end is better "
         f"(hard {answer['hard_error']:.4g}, easy {answer['easy_error']:.4g})."
     )

@@ -54,6 +54,7 @@ def plan(setup: Setup) -> FigurePlan:
             "keep_fraction": [0.8] if setup.scale == "tiny" else [0.7, 0.8, 0.9],
             "metric": [*SINGLES, "ensemble"],
             "balance": [0.0],
+            "unpruned": False,
             "seed": setup.seeds(setup.choose(tiny=2, cpu=5, paper=4)),
         },
         "student": student,

@@ -95,7 +95,7 @@ def test_checkpoint_keeps_arrays_exactly(tmp_path) -> None:
 
 CHILD = """
 import sys, time
-from paredown import fitting
+from paredown.scoring import scoring_job as fitting
 from paredown.sources import base
 from paredown.metrics.prototypes import Prototypes
 base.BLOCK_BYTES, fitting._PART_BATCHES = 32 * 64 * 4, 2

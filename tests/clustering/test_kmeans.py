@@ -202,8 +202,8 @@ FINGERPRINTS = """
 import hashlib, json, sys
 import numpy as np
 import paredown as pdn
-from paredown import kernels
-from paredown.kernels import neighbours
+from paredown.clustering import kernels
+from paredown.clustering.kernels import neighbours
 
 kernels._WORTHWHILE = neighbours._WORTHWHILE = 0  # as if there were much more to do
 rng = np.random.default_rng(2)

@@ -304,7 +304,7 @@ def test_a_run_killed_by_the_system_goes_on(tmp_path, examples) -> None:
 import os, signal, sys
 import numpy as np, torch
 torch.set_num_threads(1)
-from paredown.train import Examples, find_recipe, train
+from paredown.training import Examples, find_recipe, train
 data = np.load({str(tmp_path / "data.npz")!r})
 examples = Examples(data["x"], data["y"], tuple("0123456789"), np.arange(600))
 def track(items, label, total=None):

@@ -12,8 +12,6 @@ from typing import Any
 from paredown.errors import PareError
 from paredown.recorder import Recorder
 
-__all__ = ["RecordingMixin"]
-
 
 class RecordingMixin:
     """`class RecordingTrainer(RecordingMixin, Trainer): pass`, which takes a `recorder=` beside Trainer's arguments.

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 from paredown.errors import PareError
 
-__all__ = ["Indexed", "with_indices"]
-
 
 class _MapStyle(Protocol):
     def __len__(self) -> int: ...

@@ -9,8 +9,6 @@ from typing import Any
 from paredown.errors import PareError
 from paredown.recorder import Recorder
 
-__all__ = ["recording_callback"]
-
 
 def recording_callback(recorder: Recorder, *, read: Callable[[Any], tuple[Any, Any]] | None = None) -> Any:
     """A Lightning callback that records every training batch.

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.errors import PareError
 from paredown.recorder import Recorder
 
-__all__ = ["fit_recorded"]
-
 _BLOCK = 8192  # rows whose logits are computed at once
 
 

@@ -41,8 +41,6 @@ from paredown.sources import VectorSource
 from paredown.threads import one_blas_thread
 from paredown.units import format_size
 
-__all__ = ["METHODS", "Clustering", "KMeans", "SourceClustering", "spherical_kmeans"]
-
 METHODS = {
     "sample": "Lloyd's algorithm on a uniform sample of `sample_per_centroid` rows for each centroid",
     "full": "the same, then Lloyd's algorithm on all rows until it converges",

@@ -12,8 +12,6 @@ from paredown.clustering.kernels.cosines import row_cosines
 from paredown.clustering.kernels.exact import ExactSearch
 from paredown.progress import Track, silent
 
-__all__ = ["TOLERANCE", "Grouping", "Rows", "group", "group_in_two_levels", "share_out"]
-
 TOLERANCE = 1e-5  # stop when the mean fit gains less than this
 _SEEDING_PER_CENTROID = 16  # rows that k-means++ looks at, per centroid: its cost is quadratic in k
 _DRAWS = 4  # of which k-means++ takes the best

@@ -16,17 +16,6 @@ from paredown.scores import unit_rows
 from paredown.sources import VectorSource
 from paredown.threads import one_blas_thread
 
-__all__ = [
-    "Clustering",
-    "FittingRows",
-    "HeldRows",
-    "StreamedRows",
-    "directions",
-    "lloyd_pass",
-    "minibatch_pass",
-    "project",
-]
-
 Indices = NDArray[np.int64]
 
 _HELD_ROWS = 4_096  # of rows in memory in one block

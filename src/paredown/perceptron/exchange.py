@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-__all__ = ["MOST_EXAMPLES_PER_FEATURE", "exchange_support"]
-
 MOST_EXAMPLES_PER_FEATURE = 1.25
 FIRST_GUESS = 0.7  # fraction of the examples first taken for support: those the mean of all serves worst
 MAX_EXCHANGES = 15

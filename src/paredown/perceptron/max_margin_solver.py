@@ -13,8 +13,6 @@ from paredown.perceptron.exchange import MOST_EXAMPLES_PER_FEATURE, exchange_sup
 from paredown.perceptron.newton import ActiveRows, minimise_augmented_lagrangian, solve_active
 from paredown.threads import one_blas_thread
 
-__all__ = ["MaxMargin", "max_margin", "max_margin_signed"]
-
 Array = NDArray[np.float64]
 
 GAP_TOLERANCE = 1e-10  # relative primal-dual gap at which the search stops

@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-__all__ = ["ActiveRows", "minimise_augmented_lagrangian", "solve_active"]
-
 Array = NDArray[np.float64]
 
 MAX_NEWTON_STEPS = 200  # far above the 5 to 30 of a round; a guard against cycling by rounding

@@ -14,8 +14,6 @@ from paredown.errors import PareError, fraction_hint, unknown_name
 from paredown.perceptron.max_margin_solver import max_margin_signed
 from paredown.threads import one_blas_thread
 
-__all__ = ["Draw", "Setting", "run_draw"]
-
 Array = NDArray[np.float64]
 
 SIMULATED_STRATEGIES = ("hard", "easy", "window", "random")

@@ -13,8 +13,6 @@ from paredown.perceptron.simulation_jobs import run_draws
 from paredown.progress import Track, silent
 from paredown.standard_errors import standard_error
 
-__all__ = ["Simulation", "simulate"]
-
 
 @dataclass(frozen=True)
 class Simulation:

@@ -13,8 +13,6 @@ from paredown.perceptron.sampling import Draw, Setting, run_draw
 from paredown.progress import Track
 from paredown.workers import available_cores, run_jobs
 
-__all__ = ["run_draws"]
-
 SHORT_JOB_SECONDS = 2.0  # starting workers takes about half a second
 _JOBS_PER_WORKER = 8  # a draw may take less than a millisecond, so a job is several
 

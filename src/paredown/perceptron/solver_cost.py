@@ -12,8 +12,6 @@ from paredown.errors import PareError
 from paredown.perceptron.simulation import Simulation, simulate
 from paredown.progress import Track, silent
 
-__all__ = ["SolveTimes", "solve_times"]
-
 
 @dataclass(frozen=True)
 class SolveTimes:

@@ -13,8 +13,6 @@ from paredown.errors import PareError
 from paredown.ids import name_rows
 from paredown.metrics.error_norms import lengths_with_one
 
-__all__ = ["ArrayBatch", "name_examples", "read_batch", "read_count", "to_array"]
-
 _LARGEST_LOGIT = 1e30  # far beyond any network, and sums of a row's squares stay finite
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from paredown.recorder.history import Table
 
-__all__ = ["Coverage"]
-
 
 @dataclass(frozen=True)
 class Coverage:

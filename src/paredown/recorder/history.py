@@ -18,8 +18,6 @@ from paredown.metrics.forgetting_events import was_forgotten
 from paredown.metrics.prediction_arrays import column_sums
 from paredown.recorder.observations import Observations
 
-__all__ = ["FINE", "HALF", "MAX_OBSERVATIONS", "TDDS_WINDOWS", "Layout", "Table", "divergence", "window_spread"]
-
 Table = NDArray[np.void]  # one record per example
 
 FINE = 2.0**47  # units of the sums of numbers below 2: an int64 holds twice MAX_OBSERVATIONS of them

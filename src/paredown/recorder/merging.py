@@ -12,8 +12,6 @@ from paredown.recorder.batch_checks import name_examples
 from paredown.recorder.history import MAX_OBSERVATIONS, Layout, Table
 from paredown.records import changes, digest
 
-__all__ = ["check_same", "join_labels", "join_tables"]
-
 
 def check_same(here: dict[str, Any], there: dict[str, Any], what: str) -> None:
     """Raise if two recordings have different settings, naming the first that differs."""

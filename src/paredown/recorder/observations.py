@@ -12,8 +12,6 @@ from paredown.metrics.margins import label_margins
 from paredown.metrics.prediction_arrays import column_sums
 from paredown.metrics.uncertainty import entropy_of_softmax
 
-__all__ = ["Observations", "observe"]
-
 
 class Observations(NamedTuple):
     """One number per row of a batch."""

@@ -19,8 +19,6 @@ from paredown.metrics.prediction_arrays import column_sums
 from paredown.recorder import history
 from paredown.recorder.history import FINE, Layout, Table
 
-__all__ = ["RECORDED", "RecordedMetric", "beyond", "read_metric"]
-
 _TDDS_DECAY = 0.9
 
 

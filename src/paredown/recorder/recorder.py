@@ -23,8 +23,6 @@ from paredown.recorder.storage import read_recording, write_recording
 from paredown.scores import Labels, Scores
 from paredown.version import __version__
 
-__all__ = ["Recorder"]
-
 # Batches are checked at once and appended together: for small ones numpy's calls cost more than its arithmetic.
 _WAITING_ROWS = 4096
 _WAITING_LOGITS = 2**16

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from paredown.recorder.batch_checks import ArrayBatch
 from paredown.recorder.history import Table
 
-__all__ = ["first_looks", "put_records", "rounds_without_repeats", "take_records"]
-
 
 def take_records(table: Table, indices: NDArray[np.int64]) -> Table:
     """A copy of the records of some examples."""

@@ -13,8 +13,6 @@ from paredown.errors import PareError
 from paredown.files import new_output
 from paredown.reading import damaged, read_arrays
 
-__all__ = ["read_recording", "write_recording"]
-
 _FORMAT = "paredown-recording"
 _VERSION = 1
 

@@ -17,8 +17,6 @@ from paredown.laws.least_squares import solve
 from paredown.theory.gaussian import Array
 from paredown.theory.validation import positive
 
-__all__ = ["FRONTIER_FORMS", "FrontierFit", "fit_frontier"]
-
 # The name of a form -> its law.
 FRONTIER_FORMS = {
     "power law": LAWS["power"],
@@ -30,23 +28,14 @@ FRONTIER_FORMS = {
 
 @dataclass(frozen=True)
 class FrontierFit:
-    """One fitted form.
+    """One fitted form."""
 
-    Attributes:
-        form: name of the form.
-        amplitude: factor in front.
-        rate: exponent of the power law, or the factor of alpha_prune in the other forms.
-        r_squared: fraction of the variance of log test_error explained.
-        rms_log_error: root mean square of the residuals in log test_error.
-        predicted: fitted errors at the given alpha_prune.
-    """
-
-    form: str
-    amplitude: float
-    rate: float
-    r_squared: float
-    rms_log_error: float
-    predicted: Array
+    form: str  # name of the form
+    amplitude: float  # factor in front
+    rate: float  # exponent of the power law, or the factor of alpha_prune in the other forms
+    r_squared: float  # fraction of the variance of log test_error explained
+    rms_log_error: float  # root mean square of the residuals in log test_error
+    predicted: Array  # fitted errors at the given alpha_prune
 
 
 def fit_frontier(alpha_prune: ArrayLike, test_error: ArrayLike) -> dict[str, FrontierFit]:

@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-__all__ = ["Array", "Index", "folded_quantile", "interval_moments", "mass_between", "normal_pdf", "psi"]
-
 Array = NDArray[np.float64]
 Index = NDArray[np.intp] | NDArray[np.bool_] | slice
 

@@ -29,8 +29,6 @@ from paredown.theory.quadrature import composite_rule, transition
 from paredown.theory.searches import bracketed_root
 from paredown.theory.validation import as_given, fraction, positive
 
-__all__ = ["GIBBS_FORMS", "GibbsStudent", "entropy", "gibbs", "information_gain"]
-
 GIBBS_FORMS = {
     "exact": "both overlaps at the saddle point",
     "paper": "q = R imposed, as the paper's entropy is printed",
@@ -43,27 +41,16 @@ _RESIDUAL = 1e-11
 
 @dataclass(frozen=True)
 class GibbsStudent:
-    """The typical student of the version space; floats, or arrays of the broadcast shape of the inputs.
+    """The typical student of the version space; floats, or arrays of the broadcast shape of the inputs."""
 
-    Attributes:
-        alpha_prune: kept examples per weight.
-        keep_fraction: fraction of hardest examples kept.
-        form: one of `GIBBS_FORMS`.
-        q: overlap of two students.
-        R: overlap of student and teacher.
-        test_error: arccos(R) / pi.
-        entropy: log volume of the version space per weight, relative to the sphere.
-        information_gain: nats gained from one more example.
-    """
-
-    alpha_prune: Any
-    keep_fraction: Any
-    form: str
-    q: Any
-    R: Any
-    test_error: Any
-    entropy: Any
-    information_gain: Any
+    alpha_prune: Any  # kept examples per weight
+    keep_fraction: Any  # fraction of hardest examples kept
+    form: str  # one of `GIBBS_FORMS`
+    q: Any  # overlap of two students
+    R: Any  # overlap of student and teacher
+    test_error: Any  # arccos(R) / pi
+    entropy: Any  # log volume of the version space per weight, relative to the sphere
+    information_gain: Any  # nats gained from one more example
 
 
 def information_gain(

@@ -17,8 +17,6 @@ import numpy as np
 from paredown.theory.gaussian import Array, Index, interval_moments, normal_pdf
 from paredown.theory.quadrature import composite_rule, transition
 
-__all__ = ["FarDensity", "KeptExamples", "OffTeacher", "OnTeacher", "Rule"]
-
 # exp(-REACH_SQUARED / 2) is 6e-19: nothing beyond this many squared units past the nearest kept point counts.
 REACH_SQUARED = 84.0
 # Psi_2(-12) is 1e-34: examples with a field this far above the margin do not pull on the student.
@@ -67,21 +65,13 @@ class KeptExamples(Protocol):
 
 @dataclass(frozen=True)
 class OnTeacher:
-    """A probe that is the teacher (theta = 0): kept if lower < |z| < upper, with z the teacher's own field.
+    """A probe that is the teacher (theta = 0): kept if lower < |z| < upper, with z the teacher's own field."""
 
-    Attributes:
-        lower: where the kept examples begin, shape (points,).
-        upper: where they end, may be infinite.
-        mass: twice the integral of `density` over (lower, upper).
-        density: the density along the teacher before normalisation.
-        breaks: where a given density is not smooth.
-    """
-
-    lower: Array
-    upper: Array
-    mass: Array
-    density: Callable[[Array], Array] = normal_pdf
-    breaks: tuple[float, ...] = _BODY
+    lower: Array  # where the kept examples begin, shape (points,)
+    upper: Array  # where they end, may be infinite
+    mass: Array  # twice the integral of `density` over (lower, upper)
+    density: Callable[[Array], Array] = normal_pdf  # the density along the teacher before normalisation
+    breaks: tuple[float, ...] = _BODY  # where a given density is not smooth
     turns = False
 
     @property
@@ -111,20 +101,14 @@ class OffTeacher:
 
     In the plane of teacher and probe, with the label turned positive, an example is kept if it lies in a strip and on
     the teacher's positive side. A line of constant u cuts that region in one interval of v.
-
-    Attributes:
-        start: lower edges of the strips, shape (points, strips).
-        end: upper edges.
-        mass: P(kept) of the unpruned Gaussian, shape (points,).
-        theta: angle from teacher to probe in radians.
-        anchor: where u is measured from; the smallest kept |z| suits a student aligned with the probe (u = |z|), zero
-            one that is aligned with the teacher.
     """
 
-    start: Array
-    end: Array
-    mass: Array
-    theta: Array
+    start: Array  # lower edges of the strips, shape (points, strips)
+    end: Array  # upper edges
+    mass: Array  # P(kept) of the unpruned Gaussian, shape (points,)
+    theta: Array  # angle from teacher to probe in radians
+    # where u is measured from; the smallest kept |z| suits a student aligned with the probe (u = |z|), zero one
+    # that is aligned with the teacher
     anchor: Array
     turns = True
 
@@ -186,19 +170,12 @@ class OffTeacher:
 
 @dataclass(frozen=True)
 class FarDensity:
-    """A probe at an angle and any density p(z) along it: the v-integral has no closed form, so the rule is planar.
+    """A probe at an angle and any density p(z) along it: the v-integral has no closed form, so the rule is planar."""
 
-    Attributes:
-        density: p(z) for z >= 0 before normalisation; taken as even.
-        mass: twice its integral.
-        breaks: where it is not smooth.
-        theta: angle from teacher to probe in radians, shape (points,).
-    """
-
-    density: Callable[[Array], Array]
-    mass: float
-    breaks: Array
-    theta: Array
+    density: Callable[[Array], Array]  # p(z) for z >= 0 before normalisation; taken as even
+    mass: float  # twice its integral
+    breaks: Array  # where it is not smooth
+    theta: Array  # angle from teacher to probe in radians, shape (points,)
     turns = True
 
     @property

@@ -21,8 +21,6 @@ import numpy as np
 from paredown.theory.gaussian import Array, Index, psi
 from paredown.theory.kept import KeptExamples
 
-__all__ = ["StudentBatch", "maximise_margin", "residual"]
-
 ORDER = 10  # Gauss-Legendre nodes in a panel while solving
 CHECK_ORDER = 13  # and for the residual that is reported, so that it shows errors of quadrature too
 CONVERGED = 1e-12  # relative size of a Newton step

@@ -15,37 +15,19 @@ from paredown.theory.saddle import solve
 from paredown.theory.searches import bracketed_root
 from paredown.theory.validation import as_given, fraction, positive, probe_angle
 
-__all__ = [
-    "Frontier",
-    "FrontierRow",
-    "PhaseDiagram",
-    "classical_constant",
-    "large_alpha_error",
-    "pareto_frontier",
-    "phase_diagram",
-]
-
 CRITICAL_ALPHA = 2.0  # from here on ever harder examples fix the teacher exactly, if the probe is the teacher
 SEARCH_FLOOR = 1e-5  # smallest keep_fraction an unrestricted search looks at
 
 
 @dataclass(frozen=True)
 class PhaseDiagram:
-    """Errors of both ends on a grid; arrays of shape (alpha_tot, keep_fraction).
+    """Errors of both ends on a grid; arrays of shape (alpha_tot, keep_fraction)."""
 
-    Attributes:
-        alpha_tot: examples per weight before pruning, shape (n,).
-        keep_fraction: fractions kept, shape (m,).
-        theta: probe angle in degrees.
-        hard_error: keeping the hardest.
-        easy_error: keeping the easiest.
-    """
-
-    alpha_tot: Array
-    keep_fraction: Array
-    theta: float
-    hard_error: Array
-    easy_error: Array
+    alpha_tot: Array  # examples per weight before pruning, shape (n,)
+    keep_fraction: Array  # fractions kept, shape (m,)
+    theta: float  # probe angle in degrees
+    hard_error: Array  # keeping the hardest
+    easy_error: Array  # keeping the easiest
 
     @property
     def difference(self) -> Array:
@@ -79,21 +61,13 @@ class FrontierRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Frontier:
-    """The smallest error for each number of kept examples; iterates as rows.
+    """The smallest error for each number of kept examples; iterates as rows."""
 
-    Attributes:
-        alpha_prune: kept examples per weight, shape (n,).
-        keep_fraction: the best fraction; 0 where the error falls all the way as ever fewer are kept.
-        alpha_tot: examples per weight before pruning; infinite where keep_fraction is 0.
-        test_error: the smallest error, 0 where keep_fraction is 0.
-        at_limit: whether a limit given by the caller holds the fraction up.
-    """
-
-    alpha_prune: Array
-    keep_fraction: Array
-    alpha_tot: Array
-    test_error: Array
-    at_limit: NDArray[np.bool_]
+    alpha_prune: Array  # kept examples per weight, shape (n,)
+    keep_fraction: Array  # the best fraction; 0 where the error falls all the way as ever fewer are kept
+    alpha_tot: Array  # examples per weight before pruning; infinite where keep_fraction is 0
+    test_error: Array  # the smallest error, 0 where keep_fraction is 0
+    at_limit: NDArray[np.bool_]  # whether a limit given by the caller holds the fraction up
 
     def __iter__(self) -> Iterator[FrontierRow]:
         columns = (self.alpha_prune, self.keep_fraction, self.alpha_tot, self.test_error)

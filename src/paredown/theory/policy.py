@@ -20,41 +20,18 @@ from paredown.theory.saddle import solve
 from paredown.theory.searches import bounded_minimum, bracketed_root
 from paredown.theory.validation import as_given, fraction, positive, probe_angle
 
-__all__ = [
-    "BestKeep",
-    "Choice",
-    "DeltaOptimum",
-    "OptimalWindow",
-    "best_keep_fraction",
-    "better_strategy",
-    "gardner_margin",
-    "minimum_keep_fraction",
-    "optimal_delta",
-    "optimal_window",
-]
-
 
 @dataclass(frozen=True)
 class OptimalWindow:
-    """The best a < |z| < b for given sizes, and what it gains over either end.
+    """The best a < |z| < b for given sizes, and what it gains over either end."""
 
-    Attributes:
-        alpha_prune: kept examples per weight.
-        keep_fraction: fraction kept.
-        theta: probe angle in degrees.
-        window: (a, b).
-        test_error: with this window.
-        hard_error: keeping the hardest instead.
-        easy_error: keeping the easiest instead.
-    """
-
-    alpha_prune: float
-    keep_fraction: float
-    theta: float
-    window: tuple[float, float]
-    test_error: float
-    hard_error: float
-    easy_error: float
+    alpha_prune: float  # kept examples per weight
+    keep_fraction: float  # fraction kept
+    theta: float  # probe angle in degrees
+    window: tuple[float, float]  # (a, b)
+    test_error: float  # with this window
+    hard_error: float  # keeping the hardest instead
+    easy_error: float  # keeping the easiest instead
 
 
 def optimal_window(alpha_prune: float, keep_fraction: float, *, theta: float = 0.0) -> OptimalWindow:
@@ -95,20 +72,14 @@ def optimal_window(alpha_prune: float, keep_fraction: float, *, theta: float = 0
 
 @dataclass(frozen=True)
 class DeltaOptimum:
-    """What keeping only examples with one single margin |z| = position can reach (theta = 0).
+    """What keeping only examples with one single margin |z| = position can reach (theta = 0)."""
 
-    Attributes:
-        alpha_prune: kept examples per weight.
-        position: where to put the margin: infinity below alpha_prune = 2 (the error falls as it grows, and is
-            reached only in the limit), NaN from 2 on (every position does).
-        test_error: the smallest error, 0 in both cases.
-        gardner_margin: margin of random labels at the same alpha_prune, which sets the error at a finite position.
-    """
-
-    alpha_prune: float
+    alpha_prune: float  # kept examples per weight
+    # where to put the margin: infinity below alpha_prune = 2 (the error falls as it grows, and is reached only in
+    # the limit), NaN from 2 on (every position does)
     position: float
-    test_error: float
-    gardner_margin: float
+    test_error: float  # the smallest error, 0 in both cases
+    gardner_margin: float  # margin of random labels at the same alpha_prune, which sets the error at a finite position
 
     def error_at(self, position: float) -> float:
         """Test error if all kept examples have |z| = position: R = z / sqrt(z^2 + margin^2), or R = 1 from alpha 2."""
@@ -139,17 +110,11 @@ def gardner_margin(alpha_prune: float) -> float:
 
 
 class Choice(str):
-    """The better end, "hard" or "easy", as a string that also knows the numbers behind it.
+    """The better end, "hard" or "easy", as a string that also knows the numbers behind it."""
 
-    Attributes:
-        hard_error: test error of keeping the hardest.
-        easy_error: test error of keeping the easiest.
-        difference: easy_error - hard_error, positive where hard is better.
-    """
-
-    hard_error: float
-    easy_error: float
-    difference: float
+    hard_error: float  # test error of keeping the hardest
+    easy_error: float  # test error of keeping the easiest
+    difference: float  # easy_error - hard_error, positive where hard is better
 
     def __new__(cls, hard_error: float, easy_error: float) -> Choice:
         """The end with the smaller error; the hard one if they are equal."""
@@ -168,21 +133,13 @@ def better_strategy(alpha_tot: ArrayLike, keep_fraction: ArrayLike, *, theta: Ar
 
 @dataclass(frozen=True)
 class BestKeep:
-    """How much to keep.
+    """How much to keep."""
 
-    Attributes:
-        keep_fraction: the best fraction.
-        alpha_prune: kept examples per weight.
-        alpha_tot: examples per weight before pruning.
-        test_error: with it.
-        at_limit: whether a limit given by the caller holds the fraction up.
-    """
-
-    keep_fraction: float
-    alpha_prune: float
-    alpha_tot: float
-    test_error: float
-    at_limit: bool
+    keep_fraction: float  # the best fraction
+    alpha_prune: float  # kept examples per weight
+    alpha_tot: float  # examples per weight before pruning
+    test_error: float  # with it
+    at_limit: bool  # whether a limit given by the caller holds the fraction up
 
 
 def best_keep_fraction(

@@ -8,8 +8,6 @@ import numpy as np
 
 from paredown.theory.gaussian import Array
 
-__all__ = ["composite_rule", "transition"]
-
 # Where a smoothed step Phi(x) or a ramp Psi_n(x) changes character, in units of its own width.
 _STEP_BREAKS = np.array([-9.0, -6.0, -3.0, 0.0, 3.0, 6.0, 9.0])
 

@@ -20,8 +20,6 @@ from paredown.theory.margin import maximise_margin
 from paredown.theory.quadrature import composite_rule
 from paredown.theory.validation import as_given, fraction, positive, probe_angle
 
-__all__ = ["THEORY_STRATEGIES", "Solution", "solve"]
-
 THEORY_STRATEGIES = {
     "hard": "keep the smallest |z|, z the field of the probe",
     "easy": "keep the largest |z|",
@@ -39,32 +37,20 @@ class Solution:
     """The max-margin student of one point or of a grid of them.
 
     Numbers are Python floats if every input was a scalar and arrays of one common shape otherwise.
-
-    Attributes:
-        alpha_prune: kept examples per weight.
-        keep_fraction: fraction kept; NaN for a given density, which does not say.
-        alpha_tot: examples per weight before pruning, alpha_prune / keep_fraction.
-        theta: angle between probe and teacher in degrees.
-        strategy: which examples were kept.
-        window: (a, b) such that a < |z| < b was kept.
-        R: overlap of the student with the teacher.
-        rho: overlap of the student with the probe.
-        kappa: margin of the unit student.
-        test_error: arccos(R) / pi, computed without cancellation as R goes to 1.
-        residual: how far the saddle-point equations are from holding, relative to the size of their terms and measured
-            with a finer quadrature than the solution was found with.
     """
 
-    alpha_prune: Any
-    keep_fraction: Any
-    alpha_tot: Any
-    theta: Any
-    strategy: str
-    window: tuple[Any, Any]
-    R: Any
-    rho: Any
-    kappa: Any
-    test_error: Any
+    alpha_prune: Any  # kept examples per weight
+    keep_fraction: Any  # fraction kept; NaN for a given density, which does not say
+    alpha_tot: Any  # examples per weight before pruning, alpha_prune / keep_fraction
+    theta: Any  # angle between probe and teacher in degrees
+    strategy: str  # which examples were kept
+    window: tuple[Any, Any]  # (a, b) such that a < |z| < b was kept
+    R: Any  # overlap of the student with the teacher
+    rho: Any  # overlap of the student with the probe
+    kappa: Any  # margin of the unit student
+    test_error: Any  # arccos(R) / pi, computed without cancellation as R goes to 1
+    # how far the saddle-point equations are from holding, relative to the size of their terms and measured with a
+    # finer quadrature than the solution was found with
     residual: Any
 
 

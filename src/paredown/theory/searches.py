@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from scipy.optimize import brentq, minimize_scalar
 
-__all__ = ["Minimum", "bounded_minimum", "bracketed_root"]
-
 
 class Minimum(NamedTuple):
     """Where a function of one variable is smallest, and how small."""

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 from paredown.errors import PareError, fraction_hint
 from paredown.theory.gaussian import Array
 
-__all__ = ["as_given", "fraction", "positive", "probe_angle"]
-
 _FRACTION = "must be in (0, 1]"
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["crop_and_flip", "flip"]
-
 _PADDING = 4  # pixels of black around an image before it is cut to its size again
 
 

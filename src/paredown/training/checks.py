@@ -10,8 +10,6 @@ from paredown.ids import name_rows
 from paredown.training.examples import TrainingSet
 from paredown.training.recipes import Recipe
 
-__all__ = ["check_labels", "checked_rows", "checked_steps", "missing_classes"]
-
 
 def checked_rows(examples: TrainingSet, rows: ArrayLike | None) -> NDArray[np.int64]:
     """The rows to train on as numbers; all if none are given."""

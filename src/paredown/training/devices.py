@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from paredown.errors import PareError
 from paredown.workers import available_cores, worker_number
 
-__all__ = ["available_workers", "default_device", "require_torch", "torch_threads"]
-
 
 def require_torch(what: str) -> None:
     """Raise, naming the extra to install, where torch is missing. Says so before data are read."""

@@ -26,8 +26,6 @@ from paredown.training.schedule import learning_rate, steps_per_epoch
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MEMBERS_AT_ONCE", "Ensemble", "Watcher", "train_ensemble", "trains_stacked"]
-
 MEMBERS_AT_ONCE = 10  # stacked: from there on caches are the limit, not the number of operations
 _STACKED = ("mlp", "linear")
 _BLOCK_BYTES = 64 * 2**20  # of logits and activations while predicting

@@ -29,8 +29,6 @@ from paredown.training.recipes import Recipe
 from paredown.training.views import GREY, middle, plain, random_view, square
 from paredown.units import parse_size
 
-__all__ = ["Examples", "StreamedExamples", "TrainingSet", "image_bytes", "load_examples"]
-
 _MARGIN = 256 / 224  # how much larger than the network's input an image is kept for `imagenet` augmentation
 _AHEAD = 2  # batches that may wait for the training step
 

@@ -32,8 +32,6 @@ from paredown.training.schedule import learning_rate, steps_per_epoch
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Epoch", "Recording", "Trained", "epoch_seed", "make_optimizer", "train"]
-
 _EVALUATED = 512  # inputs at once when a network is only asked
 
 

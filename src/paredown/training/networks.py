@@ -26,8 +26,6 @@ from paredown.training.recipes import Recipe
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["NETWORKS", "Statistics", "build_network", "input_statistics"]
-
 _SAMPLE = 5_000  # images that their mean and deviation are taken from
 
 Shape = tuple[int, ...]

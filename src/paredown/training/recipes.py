@@ -13,8 +13,6 @@ from typing import Any, Literal
 from paredown.errors import PareError, unknown_name
 from paredown.option_types import check_fields
 
-__all__ = ["RECIPES", "Recipe", "find_recipe"]
-
 
 @dataclass(frozen=True)
 class Recipe:

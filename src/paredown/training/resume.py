@@ -14,8 +14,6 @@ from paredown.records import digest
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TrainingCheckpoint"]
-
 
 class TrainingCheckpoint:
     """A folder with the state after the last finished epoch, and the settings that the run was begun under.

@@ -7,8 +7,6 @@ import math
 from paredown.errors import PareError
 from paredown.training.recipes import Recipe
 
-__all__ = ["learning_rate", "planned_steps", "steps_per_epoch"]
-
 
 def steps_per_epoch(n: int, batch_size: int) -> int:
     """Batches in a pass over `n` examples."""

@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["GREY", "middle", "plain", "random_view", "square"]
-
 GREY = ("1", "L")  # Pillow's modes of one channel
 _LEAST_AREA, _STRETCH = 0.08, 4 / 3  # of the usual random-resized crop
 

@@ -13,8 +13,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST", "lengths", "pair_cosines", "product_error", "round_down", "row_cosines", "rows_at_once", "settle"]
-
 Rows = NDArray[np.float32]
 Indices = NDArray[np.int64]
 

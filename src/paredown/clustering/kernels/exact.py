@@ -19,8 +19,6 @@ from paredown.clustering.kernels.cosines import (
     settle,
 )
 
-__all__ = ["SETTLING", "Doubts", "ExactSearch", "ProductSearch", "find_doubts", "remove_doubts"]
-
 SETTLING = 16.0  # a multiplication for one pair of vectors takes this many times as long as one of a matrix product
 
 

@@ -15,8 +15,6 @@ from paredown.clustering.kernels.cosines import LEAST, Rows, lengths, product_er
 from paredown.clustering.kernels.exact import Doubts, ProductSearch
 from paredown.errors import PareError
 
-__all__ = ["BFloat16Search", "CudaSearch", "Int8Search", "import_torch"]
-
 _INT8, _INT32 = 127, 2**31 - 1
 _FEWEST_ROWS, _FEWEST_DIMS = 17, 16  # that torch's integer product takes, and takes without mistakes
 _BFLOAT16 = 2.0**-8  # relative rounding of a bfloat16 number, at most

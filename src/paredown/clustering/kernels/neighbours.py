@@ -10,8 +10,6 @@ from paredown.clustering.kernels.exact import SETTLING
 from paredown.clustering.kernels.screened import WIDTHS, Screen, leading_basis
 from paredown.threads import one_blas_thread
 
-__all__ = ["NeighbourSearch", "choose_neighbour_search"]
-
 _PRODUCT_BYTES = 32 * 2**20  # of bounds held at once: high blocks, since the reference is read for each of them
 _SAMPLE_ROWS, _COUNTED_ROWS = 4_096, 64  # to find leading dimensions of, and to count operations on
 _WORTHWHILE = 5e10  # multiplications below which choosing would take longer than it saves

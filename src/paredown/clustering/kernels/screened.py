@@ -30,8 +30,6 @@ from paredown.clustering.kernels.cosines import (
 from paredown.clustering.kernels.exact import SETTLING, Doubts, ExactSearch
 from paredown.threads import one_blas_thread
 
-__all__ = ["WIDTHS", "Screen", "ScreenedSearch", "leading_basis", "screens"]
-
 WIDTHS = (48, 64, 96, 128, 192)
 _MOST_RIVALS = 16  # for each row, above which comparing with all centroids is as quick
 _PRECISE_ROWS = 4_096  # of the vectors in double precision at once

@@ -68,7 +68,9 @@ def test_other_settings_are_refused(change, named, digits, tmp_path, small_parts
     pdn.score(digits[0], **options)
     with pytest.raises(PareError) as caught:
         pdn.score(digits[0], **(options | change))
-    assert f"holds an unfinished run made with other settings: {named}. Run it again as it was" in str(caught.value)
+    assert f"holds an unfinished run made with other settings: {named}. Run the same command as before" in str(
+        caught.value
+    )
     with pytest.raises(PareError, match=r"settings: source.fingerprint was"):
         pdn.score(digits[0] + 1, **options)
 

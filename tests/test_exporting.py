@@ -46,13 +46,15 @@ def test_image_folder(tmp_path, image_folder, pruned_images, link) -> None:
 def test_moved_or_changed_data(tmp_path, image_folder, pruned_images) -> None:
     manifest, kept = pruned_images
     image_folder.rename(tmp_path / "moved")
-    with pytest.raises(PareError, match=r"the data are no longer at .*images; say where they are with --source"):
+    with pytest.raises(PareError, match=r"the data are no longer at .*images; give their new place with source="):
         pdn.export(manifest, to="paths", out=tmp_path / "paths.txt")
     assert pdn.export(manifest, to="paths", out=tmp_path / "paths.txt", source=tmp_path / "moved") == 30
     (tmp_path / "moved" / kept.ids[0]).unlink()
-    with pytest.raises(PareError, match=r"not the data that were scored: their fingerprint was v2-\w+ and is v2-\w+"):
+    with pytest.raises(
+        PareError, match=r"these are not the data that were scored: the fingerprint was v2-\w+ and is v2-\w+"
+    ):
         pdn.export(manifest, to="images", out=tmp_path / "kept", source=tmp_path / "moved")
-    with pytest.raises(PareError, match=r"1 of the 30 kept ids are not in it; is it the data that were scored\?"):
+    with pytest.raises(PareError, match=r"1 of the 30 kept ids are not in it; are these the data that were scored\?"):
         pdn.export(manifest, to="images", out=tmp_path / "kept", source=tmp_path / "moved", trust_source=True)
     assert not (tmp_path / "kept").exists()
 

@@ -23,7 +23,7 @@ QUICK = [name for name in readers.READERS if not name.startswith(("checkpoint", 
 def test_damaged_files_are_opened_or_refused(tmp_path, name) -> None:
     """In this process, without limits: a crash or a hang would be seen all the same."""
     cases = readers.Cases(name, 2026, tmp_path)
-    assert not cases.reader.read(cases.input)  # as it was written
+    assert not cases.reader.read(cases.input)  # unchanged
     outcomes = {case: cases.run(case) for case in range(CASES)}
     assert set(outcomes.values()) <= {"opened", "refused"}, outcomes
     assert "refused" in outcomes.values()

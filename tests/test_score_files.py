@@ -63,7 +63,7 @@ def test_anyones_scores_can_be_read(tmp_path) -> None:
         pa.table({"id": [1, 2, 3], "el2n": [0.1, 0.2, 0.3], "forgetting": [3, 1, 2]}), tmp_path / "s.parquet"
     )
     assert read_scores(tmp_path / "s.parquet", metric="forgetting").values.tolist() == [3, 1, 2]
-    with pytest.raises(PareError, match=r"which column holds the scores\? It has el2n, forgetting; .*--metric"):
+    with pytest.raises(PareError, match=r"which column holds the scores\? It has el2n, forgetting; .*metric="):
         read_scores(tmp_path / "s.parquet")
     with pytest.raises(PareError, match=r"s.parquet: not a manifest; it has no 'keep' column"):
         read_manifest(tmp_path / "s.parquet")
@@ -103,7 +103,9 @@ def test_existing_output_is_refused_or_replaced_whole(tmp_path, folder) -> None:
         return (out / "x" if folder else out).read_text()
 
     write("old")
-    with pytest.raises(PareError, match=r"out exists already; choose another output, or replace it with --overwrite"):
+    with pytest.raises(
+        PareError, match=r"out already exists; choose another output, or replace it with overwrite=True"
+    ):
         write("new")
     with pytest.raises(RuntimeError, match="half way"):
         write("new", overwrite=True, fail=True)
@@ -196,9 +198,9 @@ def test_several_metrics_in_one_table(tmp_path, scores) -> None:
     streamed = pdn.prune(tmp_path / "both.parquet", metric="aum", keep_fraction=0.5, balance=0.0, memory=1)
     assert kept.scores.provenance == streamed.scores.provenance == {"seed": 7, "metric": "aum"}
     assert kept.scores.values[kept.keep].min() >= np.median(other.values)
-    with pytest.raises(PareError, match="name it with --metric"):
+    with pytest.raises(PareError, match="choose one with metric="):
         read_scores(tmp_path / "both.parquet")
     with pytest.raises(PareError, match=r"would be called 'aum'; give each metric once"):
         write_scores([other, other], tmp_path / "twice.parquet")
-    with pytest.raises(PareError, match="of different examples, or in another order"):
+    with pytest.raises(PareError, match="for different examples, or in another order"):
         write_scores([scores, replace(other, ids=scores.ids[::-1])], tmp_path / "mixed.parquet")

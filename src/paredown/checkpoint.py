@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.files import MARK, claim_folder, locked, mark_of, remove_folder, write_whole
 from paredown.reading import read_arrays
 from paredown.records import check_same, digest, json_values, read_record, write_record
+from paredown.text import with_article
 
 __all__ = ["Checkpoint", "check_state", "keep_settings", "remove_parts", "unfinished"]
 
@@ -99,10 +100,10 @@ def keep_settings(folder: Path, settings: dict[str, Any], *, kind: str, trusted:
     if before is None:
         write_record(folder / _SETTINGS, json_values(settings))
         return
-    what = f"{folder} holds {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    what = f"{folder} holds {with_article(kind)}"
     state, state_now = before.pop("source_state", None), settings.get("source_state")
     now = {name: value for name, value in settings.items() if name != "source_state"}
-    check_same(what, before, now, advice="Run it again as it was to finish it, or remove that folder.")
+    check_same(what, before, now, advice="Run the same command as before to finish it, or remove that folder.")
     if state is not None and not trusted:
         check_state(what, state, state_now or {})
 
@@ -111,6 +112,6 @@ def check_state(what: str, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise if the data changed since a run began, by what `Source.state` says of them."""
     if before != json_values(now):
         raise PareError(
-            f"{what} whose data have changed since: files were modified, or ids or labels are others. Remove it to "
-            "start anew; if the files were only copied or touched, go on with --trust-source."
+            f"{what} whose data have changed since: files were modified, or ids or labels differ. Remove it to start "
+            f"over; if the files were only copied or touched, continue with {argument('trust_source', True)}."
         )

@@ -1,18 +1,45 @@
-"""The one exception type a user of paredown needs to catch."""
+"""The one exception type a user of paredown needs to catch, and how its messages name what a user can change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 
-__all__ = ["PareError", "fraction_hint", "unknown_name"]
+__all__ = ["PareError", "argument", "fraction_hint", "unknown_name"]
+
+# Characters of no text, which enclose an argument in a message.
+_START, _VALUE, _END = "\ufdd1", "\ufdd2", "\ufdd3"
+_ARGUMENT = re.compile(f"{_START}([a-z_]+)(?:{_VALUE}([^{_END}]*))?{_END}")
 
 
 class PareError(ValueError):
-    """Something the user can mend: the message says what was wrong, what was given and what to do.
+    """Something the user can fix: the message says what was wrong, what was given and what to do.
 
     The command line prints the message alone and exits with code 2; `--debug` shows the traceback.
     """
+
+    def __str__(self) -> str:
+        """The message for Python, in which an `argument` reads `overwrite=True`."""
+        return self.with_arguments(lambda name, value: name if value is None else f"{name}={value}")
+
+    @property
+    def message(self) -> str:
+        """The message to put into that of another `PareError`: its arguments stay arguments."""
+        return super().__str__()
+
+    def with_arguments(self, write: Callable[[str, str | None], str]) -> str:
+        """The message with every `argument` as `write(name, value)` has it; the value is as Python writes it."""
+        return _ARGUMENT.sub(lambda found: write(found[1], found[2]), self.message)
+
+
+def argument(name: str, value: object = None) -> str:
+    """An argument named in a message: `on_error='skip'` in Python, `--on-error skip` on the command line.
+
+    With `...` for a value that is the user's: `labels=...` and `--labels`. Without one, its name: `seed` and `--seed`.
+    """
+    written = "..." if value is ... else repr(value)
+    return f"{_START}{name}{'' if value is None else f'{_VALUE}{written}'}{_END}"
 
 
 def fraction_hint(given: float) -> str:
@@ -20,9 +47,10 @@ def fraction_hint(given: float) -> str:
     return f" Did you mean {given / 100:g}?" if 2 <= given <= 100 else ""
 
 
-def unknown_name(kind: str, given: str, known: Iterable[str]) -> PareError:
-    """An error for a misspelt name that lists what exists, the nearest first suggested."""
+def unknown_name(kind: str, given: str, known: Iterable[str], *, aliases: Mapping[str, str] | None = None) -> PareError:
+    """An error for a misspelt name that lists what exists and suggests the nearest; `aliases` are known to mean one."""
     names = sorted(known)
-    near = get_close_matches(given, names, n=1)
+    alias = (aliases or {}).get(given.lower())
+    near = [alias] if alias in names else get_close_matches(given, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return PareError(f"unknown {kind} {given!r}; available: {', '.join(names)}.{hint}")

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, argument, unknown_name
 from paredown.files import check_apart, check_output, file_digest, finished_request, is_own, locked, new_output
 from paredown.ids import find_ids
 from paredown.progress import Track, silent
@@ -26,8 +26,22 @@ from paredown.score_files import manifest_file, read_manifest
 from paredown.scores import Labels
 from paredown.sources import Source, VectorSource, named_dataset, open_source
 from paredown.sources.base import FINGERPRINT
+from paredown.text import with_article
 
-__all__ = ["EXPORTS", "export"]
+__all__ = ["EXPORTS", "check_export", "export"]
+
+# Other names people give the exports.
+_ALIASES = {
+    "datacomp": "uids",
+    "datasets": "huggingface",
+    "folder": "images",
+    "hf": "huggingface",
+    "list": "ids",
+    "npy": "indices",
+    "tar": "webdataset",
+    "txt": "ids",
+    "wds": "webdataset",
+}
 
 Link = Literal["copy", "hard", "symbolic"]
 
@@ -74,12 +88,11 @@ def export(
         track: reports progress.
         warn: is told what to know of the files: how many lie outside the folder of the list that names them.
     """
-    if to not in EXPORTS:
-        raise unknown_name("export", to, EXPORTS)
+    check_export(to)
     if link not in ("copy", "hard", "symbolic"):
         raise unknown_name("link", link, ("copy", "hard", "symbolic"))
     if shard_size < 1:
-        raise PareError(f"shard_size must be at least 1, got {shard_size}.")
+        raise PareError(f"{argument('shard_size')} must be at least 1, got {shard_size}.")
     out, folder = Path(out), EXPORTS[to].folder
     if overwrite or not is_own(out):  # one's own may be finished by the same export, see below
         check_output(out, overwrite=overwrite, folder=folder, sources=[manifest])
@@ -107,6 +120,12 @@ def export(
     return len(kept.ids)
 
 
+def check_export(name: str) -> None:
+    """Raise if there is no such export."""
+    if name not in EXPORTS:
+        raise unknown_name("export", name, EXPORTS, aliases=_ALIASES)
+
+
 def _open_again(
     recorded: dict[str, Any],
     kept_ids: NDArray[Any],
@@ -120,20 +139,22 @@ def _open_again(
     location = recorded.get("location") if given is None else given
     named = isinstance(location, str | Path) and named_dataset(location) is not None  # whose folder is looked for
     if location is None or (isinstance(location, str | Path) and not named and not os.path.exists(location)):
-        raise PareError(f"the data are no longer at {location}; say where they are with --source.")
+        raise PareError(f"the data are no longer at {location}; give their new place with {argument('source', ...)}.")
     source = open_source(location, ids=ids, on_error="skip", **recorded.get("opened_with", {}))
     before, now = str(recorded.get("fingerprint")), source.fingerprint()
     comparable = recorded.get("kind") == source.kind and before.startswith(FINGERPRINT) and now.startswith(FINGERPRINT)
     if comparable and before != now and not trusted:
         raise PareError(
-            f"{source.location}: not the data that were scored: their fingerprint was {before} and is {now}. Score "
-            "them again, say where the old ones are with --source, or go on all the same with --trust-source."
+            f"{source.location}: these are not the data that were scored: the fingerprint was {before} and is {now}. "
+            f"Score them again, give the place of the old ones with {argument('source', ...)}, or continue anyway with "
+            f"{argument('trust_source', True)}."
         )
     rows, missing = find_ids(source.ids, kept_ids)
     if len(missing):
         raise PareError(
             f"{source.location}: {len(missing)} of the {len(kept_ids)} kept ids are not in it; "
-            "is it the data that were scored? Name them with --source, and --ids if the ids were given by hand."
+            f"are these the data that were scored? Give them with {argument('source', ...)}, and their ids with "
+            f"{argument('ids', ...)} if you gave ids when you scored."
         )
     return source, np.sort(rows)
 
@@ -154,7 +175,7 @@ def _write_lines(lines: list[str], out: Path, what: str) -> None:
     broken = next((line for line in lines if "\n" in line or "\r" in line), None)
     if broken is not None:
         raise PareError(
-            f"{what} {broken!r} holds a line break, so a list with one {what} per line would be read wrongly; "
+            f"{what} {broken!r} holds a line break, so a list with one {what} per line would be misread; "
             "export 'indices' instead, or read the manifest itself."
         )
     out.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -205,7 +226,9 @@ def _files(kept: _Kept) -> tuple[list[Path], NDArray[np.int64]]:
 
     source, rows = kept.open()
     if not isinstance(source, ImageFiles):
-        raise PareError(f"{source.location}: a {source.kind} has no image files; export 'ids' or 'indices' instead.")
+        raise PareError(
+            f"{source.location}: {with_article(source.kind)} has no image files; export 'ids' or 'indices' instead."
+        )
     for text in source.warnings:
         kept.warn(text)
     return source.paths, rows
@@ -217,7 +240,9 @@ def _write_webdataset(kept: _Kept, out: Path) -> None:
 
     source, _ = kept.open()
     if not isinstance(source, WebDataset):
-        raise PareError(f"{source.location}: resharding needs WebDataset tars, and this is a {source.kind}.")
+        raise PareError(
+            f"{source.location}: resharding needs WebDataset tars, and this is {with_article(source.kind)}."
+        )
     wanted = set(kept.ids.tolist())
     written: set[str] = set()
     with ExitStack() as stack:
@@ -266,7 +291,8 @@ def _make_dataset(source: Source, rows: NDArray[np.int64], labels: Labels | None
         features["embedding"] = datasets.List(datasets.Value("float32"), length=source.dim)
     else:
         raise PareError(
-            f"{source.location}: a {source.kind} cannot be made a Hugging Face dataset; export 'ids' instead."
+            f"{source.location}: {with_article(source.kind)} cannot be exported as a Hugging Face dataset; "
+            "export 'ids' instead."
         )
     if labels is not None:
         columns["label"] = labels.codes.tolist()
@@ -282,11 +308,11 @@ class _Export(NamedTuple):
 
 
 EXPORTS: dict[str, _Export] = {
-    "ids": _Export(_write_ids, False, False, "text file, one id a line"),
-    "paths": _Export(_write_paths, False, True, "text file, one image path a line"),
-    "indices": _Export(_write_indices, False, False, ".npy of row numbers, for torch.utils.data.Subset"),
-    "uids": _Export(_write_uids, False, False, ".npy of sorted u8,u8 uids, as DataComp reads"),
-    "images": _Export(_write_images, True, True, "folder with the kept image files, copied or linked"),
-    "webdataset": _Export(_write_webdataset, True, True, "folder of tars with the kept examples"),
-    "huggingface": _Export(_write_huggingface, True, True, "folder for datasets.load_from_disk"),
+    "ids": _Export(_write_ids, False, False, "a text file with one id per line"),
+    "paths": _Export(_write_paths, False, True, "a text file with one image path per line"),
+    "indices": _Export(_write_indices, False, False, "a .npy file of row numbers, for torch.utils.data.Subset"),
+    "uids": _Export(_write_uids, False, False, "a .npy file of sorted u8,u8 uids, as DataComp reads them"),
+    "images": _Export(_write_images, True, True, "a folder with the kept image files, copied or linked"),
+    "webdataset": _Export(_write_webdataset, True, True, "a folder of tar files with the kept examples"),
+    "huggingface": _Export(_write_huggingface, True, True, "a folder for datasets.load_from_disk"),
 }

@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 
 __all__ = [
     "TEXT",
@@ -112,7 +112,7 @@ def find_ids(ids: NDArray[Any], wanted: NDArray[Any]) -> tuple[NDArray[np.int64]
 def hash_ids(ids: NDArray[Any], *, seed: int) -> NDArray[np.uint64]:
     """A seeded 64-bit hash of each id, the same on every machine and in any row order."""
     if not 0 <= seed < 2**64:
-        raise PareError(f"seed must be a whole number from 0 to 2^64 - 1, got {seed}.")
+        raise PareError(f"{argument('seed')} must be a whole number from 0 to 2^64 - 1, got {seed}.")
     start = _mix(np.uint64((seed + 0x9E3779B97F4A7C15) % 2**64))
     if ids.dtype.kind in "iu":
         hashes = ids.astype(np.uint64)

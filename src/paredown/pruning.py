@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from paredown.checkpoint import remove_parts
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
 from paredown.ids import hash_ids
 from paredown.metrics import DEFAULT_METRIC
@@ -83,8 +83,7 @@ def prune(
     if isinstance(source, Scores) or (isinstance(source, str | Path) and is_scores(source)):
         for name in ("model", "start", "save_model"):
             if options.get(name) is not None:
-                option = {"start": "warm-start"}.get(name, name.replace("_", "-"))
-                raise PareError(f"scores are not made again; leave out {name} (--{option}), or give the embeddings.")
+                raise PareError(f"these are already scores; leave out {argument(name)}, or give the embeddings.")
     if isinstance(source, str | Path) and is_scores(source):
         table = open_scores(source, metric=metric)
         read, data = [Path(source)], {"table": files_fingerprint(score_files(source)), "column": table.column}
@@ -107,8 +106,8 @@ def prune(
         done = not overwrite and request is not None and finished_request(out) == request
         if not done and not overwrite and is_own(out):
             raise PareError(
-                f"{out} exists already, made of other data or with other settings; choose another output, or replace "
-                "it with --overwrite."
+                f"{out} already exists, made from other data or with other settings; choose another output, or replace "
+                f"it with {argument('overwrite', True)}."
             )
         if not done:
             check_output(out, overwrite=overwrite, folder=True)
@@ -152,8 +151,8 @@ def check_finished(out: Path, settings: dict[str, Any]) -> None:
     before = {"metric": record.get("metric"), **record.get("selection", {})}
     for change in changes(before, settings, names=[name for name in settings if name in before]):
         raise PareError(
-            f"{out} exists already, with other settings: {change}; choose another output, or replace it with "
-            "--overwrite."
+            f"{out} already exists, made with other settings: {change}; choose another output, or replace it with "
+            f"{argument('overwrite', True)}."
         )
 
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.units import format_size
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ __all__ = [
     "reading",
 ]
 
-MEMORY = 2**30  # bytes that the contents of one file may take in memory, unless --memory says otherwise
+MEMORY = 2**30  # bytes that the contents of one file may take in memory, unless told otherwise
 _LONGEST_REASON = 200  # characters of a library's message that are passed on
 _DEFLATE_RATIO = 1032  # deflate cannot expand a byte to more
 _SPECIAL = {
@@ -94,7 +94,7 @@ def damaged(path: str | Path, what: str, *, remedy: str = "Replace it.") -> Iter
 def explain(error: BaseException) -> str:
     """One short line for what a library raised, without control characters."""
     if isinstance(error, MemoryError):
-        return "it asks for more memory than there is"
+        return "it needs more memory than is available"
     if isinstance(error, EOFError):
         return "it is truncated"
     if isinstance(error, RecursionError):
@@ -123,7 +123,7 @@ def check_regular(path: str | Path) -> os.stat_result:
     except (OSError, ValueError) as error:
         raise PareError(f"{path}: cannot be read ({explain(error)}).") from error
     if stat.S_ISDIR(found.st_mode):
-        raise PareError(f"{path}: a folder, where a file is needed.")
+        raise PareError(f"{path}: this is a folder, but a file is needed.")
     if not stat.S_ISREG(found.st_mode):
         kind = _SPECIAL.get(stat.S_IFMT(found.st_mode), "something else")
         link = " (by a link)" if os.path.islink(path) else ""
@@ -151,8 +151,8 @@ def check_memory(path: str | Path, needed: int, memory: int | None = MEMORY, *, 
     """
     if memory is not None and needed > memory:
         raise PareError(
-            f"{path}: its contents take {format_size(needed)} in memory, and {format_size(memory)} may be used; "
-            f"allow more with --memory (memory=){f', or {instead}' if instead else ''}."
+            f"{path}: its contents need {format_size(needed)} of memory, but only {format_size(memory)} may be used; "
+            f"allow more with a larger {argument('memory')}{f', or {instead}' if instead else ''}."
         )
 
 
@@ -220,7 +220,7 @@ def read_npy_header(stream: IO[bytes], size: int, *, where: str | Path = "the ar
         needed = header.offset + header.nbytes
         raise PareError(f"{where}: truncated; shape {shape} needs {needed} bytes, {size} found.")
     if max(shape, default=0) > size:  # only where another dimension is 0: nothing vouches for this one
-        raise PareError(f"{where}: its shape is {shape}, which holds nothing.")
+        raise PareError(f"{where}: its shape {shape} is empty.")
     return header
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from paredown.columns import cluster_column, id_column, label_column
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.files import check_output, file_digest, is_own, locked, new_output
 from paredown.ids import natural_order
 from paredown.reading import damaged, read_parquet
@@ -72,8 +72,8 @@ def scores_table(*scores: Scores) -> pa.Table:
             raise PareError(f"two columns of scores would be called {other.metric!r}; give each metric once.")
         if len(other) != len(first) or np.any(other.ids != first.ids):
             raise PareError(
-                f"scores by {first.metric} and by {other.metric} are of different examples, or in another order; "
-                "write them to files of their own."
+                f"scores by {first.metric} and by {other.metric} are for different examples, or in another order; "
+                "write them to separate files."
             )
         columns |= {name: column for name, column in _columns(other, other.metric).items() if name not in columns}
         records[other.metric] = other.provenance | {"metric": other.metric}
@@ -205,7 +205,10 @@ def pick_score_column(path: str | Path, schema: pa.Schema, metric: str | None) -
     column = metric if metric in present else present[0] if metric is None and len(present) == 1 else None
     column = "score" if column is None and metric is None and "score" in present else column
     if column is None:
-        raise PareError(f"{path}: which column holds the scores? It has {', '.join(present)}; name it with --metric.")
+        raise PareError(
+            f"{path}: which column holds the scores? It has {', '.join(present)}; choose one with "
+            f"{argument('metric', ...)}."
+        )
     return column
 
 
@@ -228,7 +231,7 @@ def _read_table(path: Path) -> pa.Table:
         tables.append(read_parquet(file, memory=None))
     if len(tables) == 1:
         return tables[0]
-    with damaged(path, "table of scores", remedy="The files have different columns; give all the same."):
+    with damaged(path, "table of scores", remedy="The files have different columns; all must have the same."):
         return pa.concat_tables(tables, promote_options="permissive")
 
 
@@ -309,4 +312,4 @@ def _is_copy(sidecar: Path, table: Path) -> bool:
 def check_table_name(path: Path) -> None:
     """Raise unless a table's name ends in .parquet, by which it is known again."""
     if path.suffix != ".parquet":
-        raise PareError(f"scores are written as Parquet; name the output {path.name}.parquet.")
+        raise PareError(f"scores are written as Parquet; name the output {path.with_suffix('.parquet').name}.")

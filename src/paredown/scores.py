@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.display import Introduced, data_frame, shorten
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.ids import TEXT, check_ids, exact_array, id_array, name_rows
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def unit_rows(block: NDArray[Any], *, ids: NDArray[Any], first: int, where: str)
         what = "only zeros" if norms[bad[0]] == 0 else "NaN or infinite values"
         raise PareError(
             f"{where}: embedding {name_rows(bad + first, ids=ids[bad])} holds {what}; "
-            f"mend the embeddings, or leave such rows out with on_error='skip' (--on-error skip)."
+            f"fix the embeddings, or leave such rows out with {argument('on_error', 'skip')}."
         )
     units = vectors / np.clip(norms, *_PLAIN_LENGTHS)[:, None].astype(np.float32)
     odd = np.flatnonzero((norms < _PLAIN_LENGTHS[0]) | (norms > _PLAIN_LENGTHS[1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from unicodedata import category
 
-__all__ = ["encodable", "printable", "quoted"]
+__all__ = ["encodable", "printable", "quoted", "with_article"]
 
 
 def printable(value: object) -> str:
@@ -37,6 +37,11 @@ def quoted(argument: object) -> str:
     if printable(text) == text:
         return quote(text)
     return "$'" + "".join(_QUOTED.get(byte, f"\\x{byte:02x}") for byte in os.fsencode(text)) + "'"
+
+
+def with_article(noun: str) -> str:
+    """`an image folder`, `a table`."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 _QUOTED = {byte: chr(byte) for byte in range(0x20, 0x7F)} | {ord("'"): "\\'", ord("\\"): "\\\\"}

@@ -95,7 +95,7 @@ def verify(path: str | Path, *, track: Track = silent) -> Verified:
         if mark is not None and ("files" in mark or "count" in mark):
             return _verify_folder(path, mark, track)
     elif mark is None and file_mark(path).exists():
-        what = "not what was written: its digest is another; it was changed or damaged"
+        what = "changed or damaged since it was written: its checksum differs"
         return Verified(path, "export", 1, (Problem(path, what),))
     elif path.suffix == ".parquet":
         return _verify_table(path)
@@ -103,7 +103,7 @@ def verify(path: str | Path, *, track: Track = silent) -> Verified:
         return _verify_file(path, mark)
     elif _is_json_of_table(path):
         return _verify_table(path.with_suffix(".parquet"))
-    raise PareError(f"{path} was not written by paredown, or its mark is gone; there is nothing to compare it with.")
+    raise PareError(f"{path} was not written by paredown, or its mark is gone, so there is nothing to compare it with.")
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -124,13 +124,15 @@ def _verify_table(path: Path) -> Verified:
     beside = read_record(sidecar)
     if beside is None:
         what = "missing" if not sidecar.exists() else "damaged"
-        problems.append(Problem(sidecar, f"the copy of the record is {what}; the table carries it too"))
+        problems.append(Problem(sidecar, f"the copy of the record is {what}; the table contains it as well"))
         return Verified(path, kind, 1, tuple(problems), unchecked=0)
     if "sha256" in beside and beside["sha256"] != file_digest(path):
-        problems.append(Problem(path, "not what was written: its digest is not the one in the JSON beside it"))
+        problems.append(
+            Problem(path, "changed since it was written: its checksum is not the one in the JSON file next to it")
+        )
     expected = json_values(record)
     if any(beside.get(name) != value for name, value in expected.items()):
-        problems.append(Problem(sidecar, "says something else than the record that the table carries"))
+        problems.append(Problem(sidecar, "disagrees with the record in the table"))
     return Verified(path, kind, 2, tuple(problems))
 
 
@@ -172,7 +174,7 @@ def _verify_folder(folder: Path, mark: dict[str, Any], track: Track) -> Verified
         elif "sha256" not in noted:
             unchecked += 1
         elif file_digest(file) != noted["sha256"]:
-            problems.append(Problem(file, "not what was written: its digest is another"))
+            problems.append(Problem(file, "changed since it was written: its checksum differs"))
     table = folder / "manifest.parquet"
     if table.exists() and not any(problem.path == table for problem in problems):
         problems += _verify_pages(table)
@@ -197,7 +199,7 @@ def _verify_store(folder: Path, track: Track) -> Verified:
     for shard in track(shards, "verifying shards", total=len(shards)):
         noted = read_shard(shard)
         if noted is None:
-            problems.append(Problem(shard, "missing, cut short, or without a readable table beside it"))
+            problems.append(Problem(shard, "missing, truncated, or without a readable table next to it"))
             continue
         rows += noted["rows"]
         for file, expected in ((shard, digests.get(shard.name, noted.get("sha256"))), (_table_of(shard), None)):
@@ -205,7 +207,7 @@ def _verify_store(folder: Path, track: Track) -> Verified:
             if expected is None:
                 unchecked += 1
             elif file_digest(file) != expected:
-                problems.append(Problem(file, "not what was written: its digest is another"))
+                problems.append(Problem(file, "changed since it was written: its checksum differs"))
     if (folder / STATE).exists():
         problems += _unless_readable(folder / STATE, lambda file: read_arrays(file, memory=None))
     if record.get("complete") and not problems and rows != record.get("examples"):
@@ -235,7 +237,7 @@ def _verify_sweep(folder: Path, kind: str, track: Track) -> Verified:
         record = read_record(file)
         if record is None or (file in runs and not {"run", "status"} <= set(record)):
             what = "missing" if not file.exists() else "the record is damaged"
-            problems.append(Problem(file, f"{what}; the same sweep makes it again"))
+            problems.append(Problem(file, f"{what}; running the sweep again restores it"))
         elif _has_digest(file):
             compared += 1
         else:
@@ -245,12 +247,16 @@ def _verify_sweep(folder: Path, kind: str, track: Track) -> Verified:
         noted.append((folder, read_record(folder / DIGESTS)))
         compared += 1
         if not (noted[-1][1] or {}).get("sha256"):
-            problems.append(Problem(folder / DIGESTS, "the digests are damaged; the same sweep makes them again"))
+            problems.append(
+                Problem(folder / DIGESTS, "the checksums are damaged; running the sweep again restores them")
+            )
     for place, record in noted:
         for name, expected in (record or {}).get("sha256", {}).items():
             compared += 1
             if not (place / name).exists() or file_digest(place / name) != expected:
-                problems.append(Problem(place / name, "not what was written; remove it, and sweep again"))
+                problems.append(
+                    Problem(place / name, "changed since it was written; remove it and run the sweep again")
+                )
     digested = {place / name for place, record in noted for name in (record or {}).get("sha256", {})}
     for file in sorted({*folder.glob("scores/*.npy"), *folder.glob("*.parquet"), *folder.glob("runs/*.pt")} - digested):
         unchecked += 1
@@ -272,19 +278,21 @@ def _verify_figures(folder: Path, kind: str, track: Track) -> Verified:
     for record in track([*records, *sorted(folder.glob("parts/jobs-*/*.json"))], "verifying figures"):
         noted = read_record(record)
         if noted is None:
-            problems.append(Problem(record, "the record is damaged; the same command makes it again"))
+            problems.append(Problem(record, "the record is damaged; running the same command again restores it"))
             continue
         files, unchecked = (files + 1, unchecked) if _has_digest(record) else (files, unchecked + 1)
         for name, expected in noted.get("files", {}).items():
             files += 1
             file = folder / name
             if not file.exists() or file_digest(file) != expected:
-                problems.append(Problem(file, "not what was written; the same command makes it again"))
+                problems.append(
+                    Problem(file, "changed since it was written; running the same command again restores it")
+                )
     page = folder / SUMMARY
     if page.exists() and not problems:
         files += 1
         if page.read_bytes() != summary(folder, list(FIGURES)).encode():
-            problems.append(Problem(page, "not what the records say; the same command writes it again"))
+            problems.append(Problem(page, "disagrees with the records; running the same command again restores it"))
     parts = [_verify_sweep(part, kind, track) for part in sorted(folder.glob("parts/sweep-*"))]
     parts += [_verify_table(table) for table in sorted(folder.glob("parts/scores-*/scores.parquet"))]
     problems += [problem for part in parts for problem in part.problems]
@@ -368,7 +376,7 @@ def clean(path: str | Path, *, unfinished: bool = False, dry_run: bool = False) 
             _remove(entry)
         leftovers.append(Leftover(entry, what, resumable, remove and not entry.exists()))
     if not leftovers and not path.exists():
-        raise PareError(f"{path}: there is no such file or folder, and nothing is left of it.")
+        raise PareError(f"{path}: there is no such file or folder, and no leftovers of it.")
     return leftovers
 
 
@@ -384,7 +392,7 @@ def _leftovers(folder: Path, names: tuple[str, ...] | None) -> Iterator[tuple[Pa
         if TEMPORARY.fullmatch(entry.name):
             yield entry, "half-written", False
         elif entry.name.endswith(LOCK_SUFFIX) and entry.is_file() and not entry.is_symlink():
-            yield entry, "the lock of a run that is gone", False
+            yield entry, "the lock of a run that has ended", False
         elif entry == file_mark(output) and not output.exists() and is_file_mark(entry):
             yield entry, "the mark of a file that is gone", False
         elif entry == parts_folder(output) and (mark_of(entry) or {}).get("kind") == "unfinished run":

@@ -26,7 +26,7 @@ def test_several_metrics_share_a_table_and_a_training(paredown, files, digits, t
     command = ["score", "x.npy", "--labels", "y.npy", "--metric", "el2n,aum,prototypes", *QUICK, "--k", "5"]
     result = paredown(*command, "-o", "s.parquet", "--json")
     assert result.returncode == 0, result.stderr
-    assert "2 networks x 1 epoch, about" in result.stderr  # what it costs is said first
+    assert "2 networks x 1 epoch; about" in result.stderr  # what it costs is said first
     said = json.loads(result.stdout)
     assert list(said["metrics"]) == ["el2n", "aum", "prototypes"]
     options = {"recipe": "mlp", "members": 2, "epochs": 1, "k": 5}
@@ -67,9 +67,9 @@ def test_scores_from_elsewhere(paredown, files, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "give what is to be scored"),
+        ("", "give something to score"),
         ("x.npy --higher-is harder", "give their file with --from"),
-        ("x.npy --metric prototypes,density --save-model m.npz", "--save-model goes with"),
+        ("x.npy --metric prototypes,density --save-model m.npz", "--save-model works with"),
         ("x.npy --option recipe=mlp --metric el2n", "--recipe mlp"),
         ("x.npy --labels y.npy --metric el2n --recipe mpl", "Did you mean 'mlp'"),
         ("x.npy --labels y.npy --metric el2n --recipe tiny_cnn", "trains on images"),

@@ -186,7 +186,7 @@ def check_stopped(name: str, stopped: Stopped, inputs: Path, prefix: str, before
     elif "are kept in" in line:
         assert new, stopped
         assert new <= may_stay, (new, line)
-        assert line.endswith(f". Go on with: {again}")
+        assert line.endswith(f". Resume with: {again}")
         assert any(f" are kept in {part}." in line for part in may_stay)
     else:
         assert line == f"interrupted; nothing was written. Start again with: {again}"

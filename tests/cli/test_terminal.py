@@ -19,7 +19,7 @@ from rich.text import Text
 
 import paredown as pdn
 from paredown.cli import terminal
-from paredown.cli.terminal import Grid, compose, emit, say
+from paredown.cli.terminal import TextTable, compose, emit, say
 from paredown.errors import PareError
 from paredown.text import encodable, printable, quoted
 
@@ -68,7 +68,7 @@ def test_values_are_shown_and_not_obeyed(name: str, shown: str, capsys: pytest.C
     terminal.encode_all()
     say("{}", name)
     assert capsys.readouterr().out == shown + "\n"
-    table = Grid(compose("{}", name), {name: "left"}, caption=compose("{}", name))
+    table = TextTable(compose("{}", name), {name: "left"}, caption=compose("{}", name))
     table.add(name)
     table.add(compose("[red]{}[/]", name))
     table.show()

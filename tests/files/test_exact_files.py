@@ -114,7 +114,7 @@ def test_large_folders_are_listed_without_digests_or_counted(tmp_path: Path, mon
     assert foreign_files(tmp_path / "n3", mark) == []
     for number in range(1_200):
         (tmp_path / "n3" / f"more-{number}").touch()
-    assert foreign_files(tmp_path / "n3", mark) == ["1,200 files more than were written"]
+    assert foreign_files(tmp_path / "n3", mark) == ["1,200 more files than were written"]
 
 
 @pytest.mark.parametrize(("number", "shown"), [(1, "f0"), (3, "f0, f1, f2"), (4, "f0, f1, f2 and 1 more")])
@@ -125,8 +125,8 @@ def test_foreign_files_are_named(tmp_path: Path, number: int, shown: str) -> Non
     for row in range(number):
         (out / f"f{row}").touch()
     with refused(
-        f"{out} holds what paredown did not write ({shown}), which would be lost; move it away, or choose another "
-        "output."
+        f"{out} contains files that were added or changed since paredown wrote it ({shown}), which would "
+        "be lost; move them away, or choose another output."
     ):
         check_output(out, overwrite=True, folder=True)
 
@@ -184,7 +184,7 @@ def test_claimed_folders_are_of_one_kind(tmp_path: Path) -> None:
     claim_folder(out, "sweep")
     with refused(f"{out} holds a sweep, not an embedding; choose another output."):
         claim_folder(out, "embedding")
-    with refused(f"{tmp_path} exists already and is not an embedding of paredown; choose another output."):
+    with refused(f"{tmp_path} already exists and is not an embedding of paredown; choose another output."):
         claim_folder(tmp_path, "embedding")
     (tmp_path / "file").touch()
     with refused(f"{tmp_path / 'file'} is a file, but a folder would be written there; choose another output."):
@@ -212,7 +212,7 @@ def test_folders_are_known_by_earlier_records(tmp_path: Path, kind: str, content
         claim_folder(tmp_path / "out", kind, earlier=["absent.json", "state.json"])
         assert (tmp_path / "out" / MARK).exists()
     else:
-        with pytest.raises(PareError, match=rf"out exists already and is not an? {kind} of paredown"):
+        with pytest.raises(PareError, match=rf"out already exists and is not an? {kind} of paredown"):
             claim_folder(tmp_path / "out", kind, earlier=["state.json"])
         assert not (tmp_path / "out" / MARK).exists()
 
@@ -261,27 +261,27 @@ def test_refusals_word_by_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     file, folder = tmp_path / "file.txt", tmp_path / "folder"
     file.touch()
     folder.mkdir()
-    with refused(f"{file} exists already; choose another output; paredown did not write it."):
+    with refused(f"{file} already exists; choose another output; paredown did not write it."):
         check_output(file)
     with refused(f"{file} is a file, but a folder would be written there; choose another output."):
         check_output(file, overwrite=True, folder=True)
     with refused(f"{folder} is a folder, but a file would be written there; choose another output."):
         check_output(folder, overwrite=True)
-    with refused(f"{file} was not written by paredown, and is never replaced; move it away, or choose another output."):
+    with refused(f"{file} was not written by paredown and is never replaced; move it away, or choose another output."):
         check_output(file, overwrite=True)
-    with refused(f"{file} was not written by paredown, and is never replaced; move it away, or choose another output."):
+    with refused(f"{file} was not written by paredown and is never replaced; move it away, or choose another output."):
         check_output(tmp_path / "new", beside=[file])
-    with refused(f"cannot write {file / 'x'}: {file} is not a folder; choose another output with -o."):
+    with refused(f"cannot write {file / 'x'}: {file} is not a folder; choose another output."):
         check_output(file / "x")
     (tmp_path / "link").symlink_to("nowhere")
-    with refused(f"{tmp_path / 'link'} exists already; choose another output; paredown did not write it."):
+    with refused(f"{tmp_path / 'link'} already exists; choose another output; paredown did not write it."):
         check_output(tmp_path / "link")
     check_output(tmp_path / ("x" * 200))
     long = tmp_path / ("x" * 201)
     with refused(f"the name of {long} is too long; choose one of at most 200 bytes."):
         check_output(long)
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    with refused(f"cannot write {tmp_path / 'a' / 'b'}: {tmp_path} is read-only; choose another output with -o."):
+    with refused(f"cannot write {tmp_path / 'a' / 'b'}: {tmp_path} is read-only; choose another output."):
         check_output(tmp_path / "a" / "b")
 
 
@@ -289,11 +289,11 @@ def test_outputs_and_sources_word_by_word(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "here" / "data").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     data = tmp_path / "here" / "data"
-    with refused(f"{data} is also what is read (data); choose another output."):
+    with refused(f"{data} is also an input (data); choose another output."):
         check_apart(data, ["data"])
-    with refused(f"{data / 'out'} lies inside what is read (data); choose an output outside of it."):
+    with refused(f"{data / 'out'} is inside an input (data); choose an output outside it."):
         check_apart(data / "out", ["absent", "data"])
-    with refused(f"{data} contains what is read (data/x); choose an output outside of it."):
+    with refused(f"{data} contains an input (data/x); choose an output outside it."):
         (data / "x").touch()
         check_apart(data, ["data/x"])
     with refused(". is the current folder, which would be replaced as a whole; name a new folder inside it."):
@@ -319,10 +319,10 @@ def test_outputs_and_sources_word_by_word(tmp_path: Path, monkeypatch: pytest.Mo
 )
 def test_errors_name_the_output(tmp_path: Path, number: int, reason: str) -> None:
     out = tmp_path / "out"
-    with refused(f"cannot write {out}: {reason}; nothing was changed. Choose another output with -o."):
+    with refused(f"cannot write {out}: {reason}; nothing was changed. Choose another output."):
         with write_whole(out):
             raise OSError(number, "told badly")
-    with refused(f"cannot write {out}: {reason}; nothing was changed. Choose another output with -o."):
+    with refused(f"cannot write {out}: {reason}; nothing was changed. Choose another output."):
         with write_whole(tmp_path / "inside" / "x", output=out):
             raise OSError(number, "told badly", str(tmp_path / "inside" / "y"))
     with pytest.raises(OSError, match="elsewhere"):  # an error of reading is not one of writing
@@ -373,7 +373,7 @@ def test_whose_the_lock_is(tmp_path: Path, content: str, who: str) -> None:
     lock_file(out).write_text(content)
     with lock_file(out).open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with refused(f"{out} is being written by {who}; wait for it to end, or choose another output."):
+        with refused(f"{out} is being written by {who}; wait for it to finish, or choose another output."):
             with locked(out):
                 pytest.fail("two at once")
 

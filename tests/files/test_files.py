@@ -56,7 +56,7 @@ def test_what_others_wrote_is_never_replaced(tmp_path, folder) -> None:
     out.mkdir() if folder else out.write_text("precious")
     if folder:
         (out / "thesis.tex").write_text("precious")
-    with pytest.raises(PareError, match=r"out was not written by paredown, and is never replaced; move it away, or"):
+    with pytest.raises(PareError, match=r"out was not written by paredown and is never replaced; move it away, or"):
         write(out, "new", overwrite=True, folder=folder)
     assert (out / "thesis.tex" if folder else out).read_text() == "precious"
 
@@ -66,7 +66,8 @@ def test_what_was_put_into_an_output_is_not_lost(tmp_path) -> None:
     (tmp_path / "out" / "notes").mkdir()
     (tmp_path / "out" / "notes" / "mine.txt").write_text("precious")
     with pytest.raises(
-        PareError, match=r"out holds what paredown did not write \(notes/mine.txt\), which would be lost"
+        PareError,
+        match=r"added or changed since paredown wrote it \(notes/mine.txt\), which would be lost",
     ):
         write(tmp_path / "out", "new", overwrite=True, folder=True)
     shutil.rmtree(tmp_path / "out" / "notes")
@@ -140,7 +141,7 @@ def test_many_files_are_counted(tmp_path, monkeypatch) -> None:
         for number in range(5):
             (part / str(number)).write_text("x")
     (tmp_path / "many" / "mine").write_text("x")
-    with pytest.raises(PareError, match=r"did not write \(1 files more than were written\)"):
+    with pytest.raises(PareError, match=r"paredown wrote it \(1 more files than were written\)"):
         write(tmp_path / "many", "x", folder=True, overwrite=True)
 
 
@@ -152,7 +153,7 @@ def test_of_many_files_the_names_are_compared(tmp_path, monkeypatch) -> None:
     assert finished_request(tmp_path / "out") == "r"
     (tmp_path / "out" / "0").rename(tmp_path / "out" / "mine")  # as many as were written
     assert finished_request(tmp_path / "out") is None
-    with pytest.raises(PareError, match=r"did not write \(files of other names or sizes than were written\)"):
+    with pytest.raises(PareError, match=r"paredown wrote it \(files of other names or sizes than were written\)"):
         write(tmp_path / "out", "x", folder=True, overwrite=True)
     (problem,) = pdn.verify(tmp_path / "out").problems
     assert problem.what == "holds files of other names or sizes than were written"
@@ -161,7 +162,10 @@ def test_of_many_files_the_names_are_compared(tmp_path, monkeypatch) -> None:
 def test_a_folder_with_a_changed_file_is_not_replaced(tmp_path) -> None:
     write(tmp_path / "out", "old", folder=True, request="r")
     (tmp_path / "out" / "x").write_text("odd")  # of the same size
-    with pytest.raises(PareError, match=r"out holds what paredown did not write \(x, which was changed\), which would"):
+    with pytest.raises(
+        PareError,
+        match=r"added or changed since paredown wrote it \(x, which was changed\), which would",
+    ):
         write(tmp_path / "out", "new", folder=True, overwrite=True)
     (tmp_path / "out" / "x").write_text("longer")
     assert finished_request(tmp_path / "out") is None
@@ -174,7 +178,7 @@ def test_a_folder_with_a_changed_file_is_not_replaced(tmp_path) -> None:
 def test_what_appears_while_an_output_is_replaced_is_not_lost(tmp_path, folder) -> None:
     out = tmp_path / "out"
     with (
-        pytest.raises(PareError, match=r"out was not written by paredown, and is never replaced"),
+        pytest.raises(PareError, match=r"out was not written by paredown and is never replaced"),
         new_output(out, overwrite=True, folder=folder) as part,
     ):
         (part / "x" if folder else part).write_text("new")
@@ -199,7 +203,7 @@ def test_a_folder_that_grows_is_claimed_once_and_by_one_kind(tmp_path) -> None:
         claim_folder(tmp_path / "swept", "store of embeddings")
     repo = tmp_path / "repo"
     (repo / ".git").mkdir(parents=True)
-    with pytest.raises(PareError, match="repo exists already and is not a sweep of paredown; choose another output"):
+    with pytest.raises(PareError, match="repo already exists and is not a sweep of paredown; choose another output"):
         claim_folder(repo, "sweep")
     (repo / "settings.json").write_text('{"editor": "vi"}')  # of someone else
     with pytest.raises(PareError, match="is not a sweep of paredown"):
@@ -218,12 +222,12 @@ def test_a_folder_that_grows_is_claimed_once_and_by_one_kind(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("out", "why"),
     [
-        ("photos", "is also what is read"),
-        ("photos/../photos", "is also what is read"),
-        ("link", "is also what is read"),
-        ("photos/pruned", "lies inside what is read"),
-        ("link/pruned", "lies inside what is read"),
-        ("deep", "contains what is read"),
+        ("photos", "is also an input"),
+        ("photos/../photos", "is also an input"),
+        ("link", "is also an input"),
+        ("photos/pruned", "is inside an input"),
+        ("link/pruned", "is inside an input"),
+        ("deep", "contains an input"),
     ],
 )
 def test_an_output_stays_clear_of_its_sources(tmp_path, out, why) -> None:
@@ -276,7 +280,7 @@ def test_linux_exchanges_in_one_step(tmp_path) -> None:
         (tmp_path / name / name).write_text("")
     assert atomic._rename(tmp_path / "a", tmp_path / "b", atomic._EXCHANGE)
     assert names(tmp_path / "b") == ["a"]
-    with pytest.raises(PareError, match="b was made by someone else in the meantime; nothing was replaced"):
+    with pytest.raises(PareError, match="b was created by another program in the meantime; nothing was replaced"):
         atomic._rename(tmp_path / "a", tmp_path / "b", atomic._NO_REPLACE)
     with pytest.raises(FileNotFoundError):
         atomic._rename(tmp_path / "nothing", tmp_path / "b", atomic._EXCHANGE)
@@ -286,7 +290,7 @@ def test_linux_exchanges_in_one_step(tmp_path) -> None:
 def test_an_output_that_appears_meanwhile_is_not_replaced(tmp_path, monkeypatch, exchange) -> None:
     if not exchange:
         monkeypatch.setattr(atomic, "_rename", lambda *_: False)
-    with pytest.raises(PareError, match="out was made by someone else in the meantime"):
+    with pytest.raises(PareError, match="out was created by another program in the meantime"):
         with new_output(tmp_path / "out") as part:
             part.write_text("mine")
             (tmp_path / "out").write_text("theirs")
@@ -403,7 +407,9 @@ def test_a_second_run_is_told_whose_the_output_is(tmp_path) -> None:
         assert holder.stdout.readline() == "locked\n"
         lock = tmp_path / ".out.paredown-lock"
         assert lock_is_held(lock)
-        expected = rf"out is being written by another run \(process {holder.pid} on .*, since .*\); wait for it to end"
+        expected = (
+            rf"out is being written by another run \(process {holder.pid} on .*, since .*\); wait for it to finish"
+        )
         with pytest.raises(PareError, match=expected), locked(out):
             pass
         holder.kill()

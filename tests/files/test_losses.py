@@ -47,7 +47,7 @@ def test_embed_into_a_repository(paredown, tmp_path, image_folder, more) -> None
     before = tree(repo)
     result = paredown("embed", image_folder, "-o", "repo", "--encoder", "pixels", *more)
     assert result.returncode == 2
-    assert "repo exists already and is not a store of embeddings of paredown" in result.stderr
+    assert "repo already exists and is not a store of embeddings of paredown" in result.stderr
     assert tree(repo) == before
 
 
@@ -61,7 +61,7 @@ def test_a_repository_made_inside_a_store_stays(paredown, tmp_path, image_folder
     assert tree(tmp_path / "store") == before
     result = paredown(*embed, "--dtype", "float32", "--overwrite")
     assert result.returncode == 2
-    assert "store holds what paredown did not write (.dvc), which would be lost" in result.stderr
+    assert "store contains files that paredown did not write (.dvc)" in result.stderr
     assert tree(tmp_path / "store") == before
 
 
@@ -96,7 +96,7 @@ def test_a_list_of_images_that_lie_in_the_output(paredown, tmp_path, image_folde
     before = tree(tmp_path / "subset")
     result = paredown("prune", "list.csv", "-o", "subset", "--encoder", "pixels", "--overwrite")
     assert result.returncode == 2
-    assert "subset contains what is read" in result.stderr
+    assert "subset contains an input" in result.stderr
     assert tree(tmp_path / "subset") == before
 
 
@@ -134,7 +134,7 @@ def test_an_output_stays_clear_of_every_file_that_is_given(paredown, tmp_path, c
     before = tree(tmp_path)
     result = paredown(*command, "--overwrite")
     assert result.returncode == 2
-    assert f"what is read ({file})" in result.stderr
+    assert f"an input ({file})" in result.stderr
     assert tree(tmp_path) == before
 
 
@@ -142,7 +142,7 @@ def test_python_keeps_a_model_that_it_reads(tmp_path, digits) -> None:
     model = tmp_path / "m.npz"
     pdn.score(digits[0], k=5, save_model=model)
     before = model.read_bytes()
-    with pytest.raises(PareError, match="is also what is read"):
+    with pytest.raises(PareError, match="is also an input"):
         pdn.score(digits[0], k=5, start=model, save_model=model, overwrite=True)
     assert model.read_bytes() == before
 
@@ -152,7 +152,7 @@ def test_scores_beside_someones_json(paredown, tmp_path, embeddings) -> None:
     for more in ([], ["--overwrite"]):
         result = paredown("score", embeddings, "-o", "data.parquet", *more)
         assert result.returncode == 2
-        assert "data.json was not written by paredown, and is never replaced" in result.stderr
+        assert "data.json was not written by paredown and is never replaced" in result.stderr
     assert (tmp_path / "data.json").read_text() == '{"precious": true}'
     assert not (tmp_path / "data.parquet").exists()
 
@@ -167,7 +167,7 @@ def test_a_table_is_never_beside_the_record_of_another(tmp_path, rng, monkeypatc
     assert pdn.read_scores(tmp_path / "s.parquet").provenance["seed"] == 2
     assert not (tmp_path / "s.json").exists()
     (problem,) = pdn.verify(tmp_path / "s.parquet").problems
-    assert problem.what == "the copy of the record is missing; the table carries it too"
+    assert problem.what == "the copy of the record is missing; the table contains it as well"
 
 
 def test_a_record_lost_to_a_kill_is_written_by_the_same_command(paredown, tmp_path, embeddings) -> None:
@@ -177,7 +177,7 @@ def test_a_record_lost_to_a_kill_is_written_by_the_same_command(paredown, tmp_pa
     (tmp_path / "s.json").unlink()
     result = paredown(*score)
     assert result.returncode == 0
-    assert "s.parquet was complete already" in result.stdout
+    assert "s.parquet was already complete" in result.stdout
     assert (tmp_path / "s.json").read_bytes() == record
 
 
@@ -206,14 +206,14 @@ def test_the_same_command_again_is_success_and_changes_nothing(paredown, tmp_pat
     assert tree(tmp_path) == before
     other = paredown("prune", embeddings, "-o", "p1", "--keep-fraction", "0.5")
     assert other.returncode == 2
-    assert "p1 exists already, with other settings: keep_fraction was 0.8 and is now 0.5" in other.stderr
+    assert "p1 already exists, made with other settings: keep_fraction was 0.8 and is now 0.5" in other.stderr
     for command in (
         ["score", embeddings, "-o", "s.parquet", "--k", "7"],
         ["export", "p1", "--to", "ids", "-o", "kept.npy"],
     ):
         other = paredown(*command)
         assert other.returncode == 2
-        assert "exists already; choose another output, or replace it with --overwrite" in other.stderr
+        assert "already exists; choose another output, or replace it with --overwrite" in other.stderr
     assert tree(tmp_path) == before
 
 
@@ -223,7 +223,10 @@ def test_a_note_beside_a_finished_manifest_is_no_mistake(paredown, tmp_path, emb
     assert paredown("prune", embeddings, "-o", "p").returncode == 0
     refused = paredown("prune", embeddings, "-o", "p", "--overwrite")
     assert refused.returncode == 2
-    assert "p holds what paredown did not write (notes.txt), which would be lost" in refused.stderr
+    assert (
+        "p contains files that were added or changed since paredown wrote it (notes.txt), which would be lost"
+        in refused.stderr
+    )
     assert (tmp_path / "p" / "notes.txt").read_text() == "mine"
 
 
@@ -232,7 +235,7 @@ def test_other_data_under_the_same_name_are_not_the_same_run(paredown, tmp_path,
     np.save(embeddings, digits[0][::-1])
     result = paredown("prune", embeddings, "-o", "p")
     assert result.returncode == 2
-    assert "p exists already" in result.stderr
+    assert "p already exists" in result.stderr
 
 
 def test_python_finds_a_finished_run_too(tmp_path, embeddings) -> None:
@@ -286,7 +289,7 @@ def test_a_flipped_bit_in_a_part_is_noticed(tmp_path) -> None:
 def test_a_folder_of_someone_is_no_checkpoint(tmp_path, digits) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.png").write_bytes(b"x")
-    with pytest.raises(PareError, match="photos exists already and is not an unfinished run of paredown"):
+    with pytest.raises(PareError, match="photos already exists and is not an unfinished run of paredown"):
         pdn.score(digits[0], checkpoint=tmp_path / "photos")
     assert (tmp_path / "photos" / "a.png").exists()
 
@@ -378,7 +381,7 @@ def test_an_export_of_other_data_is_refused(paredown, tmp_path, image_folder) ->
     export = ["export", "p", "--to", "images", "-o", "kept"]
     result = paredown(*export)
     assert result.returncode == 2
-    assert "not the data that were scored: their fingerprint was v2-" in result.stderr
+    assert "these are not the data that were scored: the fingerprint was v2-" in result.stderr
     assert not (tmp_path / "kept").exists()
     assert paredown(*export, "--trust-source").returncode == 0
 
@@ -507,7 +510,7 @@ def test_a_flipped_bit_in_a_figure_is_found(paredown, tmp_path) -> None:
     strip_digest(figures / "fig1f.json")
     verified = pdn.verify(figures)
     assert (verified.problems, verified.unchecked) == ((), 1)
-    assert "complete already" in paredown(*make).stdout or paredown(*make).returncode == 0
+    assert "already complete" in paredown(*make).stdout or paredown(*make).returncode == 0
 
 
 def test_the_record_of_a_store(outputs, tmp_path) -> None:
@@ -547,7 +550,7 @@ def test_missing_and_foreign_files_are_told(outputs, tmp_path) -> None:
     assert "p/classes.csv: missing" in result.stdout
     assert "p/notes.txt: paredown did not write this" in result.stdout
     (tmp_path / "store" / "00002.npy").unlink()
-    assert "00002.npy: missing, cut short" in outputs("verify", "store").stdout
+    assert "00002.npy: missing, truncated" in outputs("verify", "store").stdout
 
 
 def test_what_cannot_be_verified_is_said(outputs, tmp_path) -> None:
@@ -574,18 +577,18 @@ def test_clean_removes_leftovers_and_nothing_else(paredown, tmp_path, embeddings
         (tmp_path / "deep" / ".y.0123abcd.paredown-tmp").mkdir()  # of a run that is alive
         result = paredown("clean", tmp_path)
     assert result.returncode == 0
-    assert "left alone" in result.stdout
+    assert "kept" in result.stdout
     assert (tmp_path / "deep" / ".y.0123abcd.paredown-tmp").exists()
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == [".git", ".q.parts", ".x.parts", "deep", "emb.npy", "p"]
     assert pdn.verify(tmp_path / "p").problems == ()
     assert paredown("clean", ".", "--unfinished").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [".git", ".x.parts", "deep", "emb.npy", "p"]
-    assert "p: nothing is left of killed runs" in paredown("clean", "p").stdout
+    assert "p: no leftovers of killed runs" in paredown("clean", "p").stdout
 
 
 def test_outputs_of_the_version_before_still_open(tmp_path, rng) -> None:
-    """Without marks and checksums: a manifest folder as it was written, replaced on demand."""
+    """Without marks and checksums: a manifest folder unchanged, replaced on demand."""
     old = tmp_path / "old"
     old.mkdir()
     table = pa.table({"id": [1, 2, 3], "keep": [True, False, True], "score": [0.3, 0.1, 0.2]})
@@ -609,8 +612,8 @@ def test_nothing_takes_the_place_of_a_store(paredown, tmp_path, image_folder, em
     before = tree(tmp_path / "store")
     result = paredown(*(["prune", embeddings, "--overwrite"] if verb == "prune" else ["demo"]), "-o", "store")
     assert result.returncode == 2
-    why = "holds a store of embeddings, which is not replaced by anything else"
-    assert (why if verb == "prune" else "store exists already, and is not an earlier demo") in result.stderr
+    why = "holds a store of embeddings, which nothing else replaces"
+    assert (why if verb == "prune" else "store already exists and is not an earlier demo") in result.stderr
     assert tree(tmp_path / "store") == before
 
 
@@ -619,7 +622,7 @@ def test_a_demo_replaces_nothing_but_a_demo(paredown, tmp_path, embeddings) -> N
     before = tree(tmp_path / "pruned")
     result = paredown("demo", "-o", "pruned", "--repeats", 2)
     assert result.returncode == 2
-    assert "pruned exists already, and is not an earlier demo" in result.stderr
+    assert "pruned already exists and is not an earlier demo" in result.stderr
     assert tree(tmp_path / "pruned") == before
     for _ in range(2):
         assert paredown("demo", "-o", "shown", "--repeats", 2).returncode == 0
@@ -631,7 +634,7 @@ def test_someones_json_put_beside_finished_scores(paredown, tmp_path, embeddings
     (tmp_path / "s.json").write_text('{"precious": true}')
     result = paredown(*score)
     assert result.returncode == 2
-    assert "s.json was not written by paredown, and is never replaced" in result.stderr
+    assert "s.json was not written by paredown and is never replaced" in result.stderr
     assert (tmp_path / "s.json").read_text() == '{"precious": true}'
 
 
@@ -641,7 +644,7 @@ def test_a_table_that_someone_changed_is_neither_finished_nor_replaced(paredown,
     assert paredown(*score).returncode == 0
     pq.write_table(pq.read_table(tmp_path / "s.parquet").slice(0, 10), tmp_path / "s.parquet")
     before = tree(tmp_path)
-    assert "s.parquet exists already" in paredown(*score).stderr
+    assert "s.parquet already exists" in paredown(*score).stderr
     result = paredown(*score, "--overwrite")
     assert result.returncode == 2
     assert "s.parquet was changed since paredown wrote it, by the digest in s.json" in result.stderr
@@ -689,15 +692,15 @@ def test_an_export_of_other_data_is_not_the_same_export(paredown, tmp_path, imag
     assert paredown(*export).returncode == 0
     assert "already" in paredown(*export).stdout
     shutil.copytree(image_folder, tmp_path / "elsewhere")
-    assert "kept exists already" in paredown(*export, "--source", "elsewhere").stderr
+    assert "kept already exists" in paredown(*export, "--source", "elsewhere").stderr
     next((tmp_path / "kept").rglob("*.png")).unlink()
-    assert "kept exists already" in paredown(*export).stderr  # it is not complete
+    assert "kept already exists" in paredown(*export).stderr  # it is not complete
     assert paredown(*export, "--overwrite").returncode == 0
     first, second, *_ = sorted(image_folder.rglob("*.png"))
     shutil.copyfile(first, second)
     result = paredown(*export)
     assert result.returncode == 2
-    assert "not the data that were scored" in result.stderr
+    assert "these are not the data that were scored" in result.stderr
 
 
 @pytest.mark.parametrize(

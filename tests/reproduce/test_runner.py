@@ -332,7 +332,7 @@ def test_other_settings_are_refused_before_any_work(made, tmp_path) -> None:
         reproduce_figures(["fig1e"], size="tiny", seed=1, out=made)
     (tmp_path / "fig1e.json").write_text("[]")
     (tmp_path / "results.md").write_text("mine")
-    with pytest.raises(pdn.PareError, match="exists already and is not a set of figures of paredown"):
+    with pytest.raises(pdn.PareError, match="already exists and is not a set of figures of paredown"):
         reproduce_figures(["fig1e"], size="tiny", out=tmp_path)
     assert (tmp_path / "results.md").read_text() == "mine"
 

@@ -100,7 +100,7 @@ def test_ids_are_read_as_written(tmp_path: Path) -> None:
 
 def test_which_column(tmp_path: Path) -> None:
     file = write(tmp_path, "two.parquet", {"id": [1, 2], "el2n": [1.0, 2.0], "aum": [4.0, 3.0]})
-    with pytest.raises(PareError, match=r"which are the scores\? It has el2n, aum"):
+    with pytest.raises(PareError, match=r"which column holds the scores\? It has el2n, aum"):
         import_scores(file, higher_is="harder")
     assert import_scores(file, higher_is="harder", metric="aum").values.tolist() == [4, 3]
     renamed = import_scores(file, higher_is="harder", metric="margin", column="aum")
@@ -138,7 +138,7 @@ def test_what_cannot_be_matched(images: Any, tmp_path: Path) -> None:
     with pytest.raises(PareError, match=r"2 scores without ids, and .* has 3 examples"):
         import_scores(write(tmp_path, "s.npy", np.zeros(2)), higher_is="harder", source=images)
     both = write(tmp_path, "twice.csv", "id,score\nx/a.png,1\ny/a.png,2\n")
-    with pytest.raises(PareError, match=r"file names alone do not tell the examples of .*twice.csv apart"):
+    with pytest.raises(PareError, match=r"file names alone do not identify the examples of .*twice.csv"):
         import_scores(both, higher_is="harder", source=images)
 
 

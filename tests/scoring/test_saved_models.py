@@ -82,7 +82,7 @@ def test_classes_are_matched_by_name(digits, tmp_path) -> None:
     assert part.labels.classes == ("digit 7", "digit 8", "digit 9")
     with pytest.raises(PareError, match=r"array has classes that the model was not fitted to: zebra; it knows digit 0"):
         pdn.score(digits[0][:2], labels=["zebra", "digit 1"], model=tmp_path / "m.npz")
-    with pytest.raises(PareError, match=r"needs labels, and array has none"):
+    with pytest.raises(PareError, match=r"needs labels, but array has none"):
         pdn.score(digits[0], model=tmp_path / "m.npz")
 
 
@@ -145,7 +145,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
     [
         ({"k": 5}, r"fitted with k = 12, and k = 5 was given; leave k out"),
         ({"method": "full"}, r"fitted with method = sample, and method = full was given"),
-        ({"metric": "density"}, r"model is of metric 'prototypes', and 'density' was asked; leave the metric out"),
+        ({"metric": "density"}, r"model is of metric 'prototypes', but 'density' was given; leave out metric"),
         ({"neighbours": 3}, r"has no option 'neighbours'; its options: k, method"),
         ({"save_model": "x.npz"}, r"a given model is not fitted again; leave out save_model"),
         ({"start": "same"}, r"a given model is not fitted again; leave out start"),
@@ -171,12 +171,12 @@ def test_what_models_cannot_do_is_said(digits, fitted, tmp_path) -> None:
         PareError, match=r"'k_center' has no centroids to start .* those that have: prototypes, density"
     ):
         pdn.score(digits[0], metric="k_center", start=fitted[0])
-    with pytest.raises(PareError, match=r"exists already"):
+    with pytest.raises(PareError, match=r"already exists"):
         pdn.score(digits[0], save_model=fitted[0])
     np.save(tmp_path / "a.npy", digits[0])
     with pytest.raises(PareError, match=r"a model belongs to one source"):
         pdn.score([tmp_path / "a.npy", tmp_path / "a.npy"], model=fitted[0])
-    with pytest.raises(PareError, match=r"scores are not made again; leave out start \(--warm-start\)"):
+    with pytest.raises(PareError, match=r"these are already scores; leave out start"):
         pdn.prune(fitted[1], keep_fraction=0.5, scoring={"start": fitted[0]})
 
 
@@ -242,13 +242,13 @@ def test_models_on_the_command_line(paredown, digits, tmp_path) -> None:
     assert "Scored with the model" in paredown("score", "emb.npy", "-o", "t.parquet", "--model", "m.npz").stdout
     refused = paredown("prune", "s.parquet", "-o", "again", "--model", "m.npz")
     assert refused.returncode == 2
-    assert "scores are not made again; leave out model (--model)" in " ".join(refused.stderr.split())
+    assert "these are already scores; leave out --model" in " ".join(refused.stderr.split())
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--exact", "--kernel", "int8"], "--exact is kernel 'float32', and --kernel int8 was given"),
+        (["--exact", "--kernel", "int8"], "--exact means --kernel float32, but --kernel int8 was given"),
         (["--option", "restarts"], "--option is NAME=VALUE, such as restarts=3; got 'restarts'"),
         (["--option", "restart=3"], "metric 'prototypes' has no option 'restart'; its options: k, method,"),
         (["--option", "restarts=many"], "option 'restarts' of metric 'prototypes' is a whole number, got 'many'"),

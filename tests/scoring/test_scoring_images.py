@@ -91,7 +91,7 @@ def test_kept_embeddings_are_not_made_again(paredown, tmp_path, image_folder, mo
     result = paredown(*score, "c.parquet", "--seed", "1")
     assert result.returncode == 2
     assert "kept: embedding was finished with other settings: seed was 0 and is now 1" in result.stderr
-    assert "Run it again as it was, or remove that folder." in result.stderr
+    assert "Run the same command as before, or remove that folder." in result.stderr
 
 
 def test_a_store_that_embed_made_is_taken_as_it_is(tmp_path, image_folder) -> None:
@@ -104,9 +104,9 @@ def test_a_store_that_embed_made_is_taken_as_it_is(tmp_path, image_folder) -> No
 
 def test_where_a_folder_for_embeddings_has_no_sense(tmp_path, image_folder, digits) -> None:
     kept = {"embeddings": tmp_path / "kept"}
-    with pytest.raises(PareError, match=r"array: these are embeddings already \(array\); --embeddings is for"):
+    with pytest.raises(PareError, match=r"array: these are already embeddings \(array\); embeddings=... is for"):
         pdn.score(digits[0], **kept)
-    with pytest.raises(PareError, match=r"metric 'random' does not look at embeddings; leave out"):
+    with pytest.raises(PareError, match=r"metric 'random' does not use embeddings; leave out"):
         pdn.score(image_folder, metric="random", **kept)
     with pytest.raises(PareError, match=r"holds the embeddings of one source, and 2 sources are given"):
         pdn.score([image_folder, image_folder], **kept)

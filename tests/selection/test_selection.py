@@ -218,7 +218,7 @@ def test_balance_score_is_the_mean_over_pairs(counts: list[int]) -> None:
         ({"drop_hardest": 1}, r"drop_hardest must be in \[0, 1\)"),
         ({"mix_random": -1}, r"mix_random must be in \[0, 1\]"),
         ({"seed": -1}, r"seed must not be negative"),
-        ({"balance": 0.5}, r"^a floor or quota needs labels or clusters, .* neither; use balance=0 for none\.$"),
+        ({"balance": 0.5}, r"^a floor or quota needs labels or clusters, .* neither; use balance=0 for no floor\.$"),
         ({"labels": [0, 1]}, r"there are 2 labels for 3 examples"),
         ({"ids": [0, 0, 1]}, r"1 id occurs more than once"),
     ],

@@ -123,7 +123,7 @@ def test_parquet_with_other_column_names_and_lists(tmp_path, vectors) -> None:
     pq.write_table(table, tmp_path / "x.parquet")
     source = open_source(tmp_path / "x.parquet", columns={"id": "who", "label": "species"})
     np.testing.assert_array_equal(all_vectors(source).astype(np.float32), vectors)
-    with pytest.raises(PareError, match=r"which column holds the id\? It has clip, who, species; .* --column id="):
+    with pytest.raises(PareError, match=r"which column holds the id\? It has clip, who, species; .* columns={'id'"):
         open_source(tmp_path / "x.parquet")
     with pytest.raises(PareError, match=r"there is no column 'nope'; it has clip, who, species"):
         open_source(tmp_path / "x.parquet", columns={"id": "nope"})
@@ -152,7 +152,7 @@ def test_flat_image_folder_has_no_labels(tmp_path) -> None:
 
 def test_images_beside_class_folders_are_ambiguous(image_folder) -> None:
     (image_folder / "stray.png").write_bytes(png(0))
-    with pytest.raises(PareError, match=r"1 images \(e.g. stray.png\) lie beside class folders"):
+    with pytest.raises(PareError, match=r"1 images \(e.g. stray.png\) are next to class folders"):
         open_source(image_folder)
 
 
@@ -184,7 +184,7 @@ def test_hugging_face_folder(tmp_path, vectors) -> None:
     assert source.labels.names.tolist() == ["no", "yes"] * 3
     assert [image.getpixel((0, 0)) for image in source.images()] == list(range(6))  # type: ignore[union-attr]
     assert len(open_source(tmp_path / "pictures", split="test")) == 1
-    with pytest.raises(PareError, match=r"there is no split 'valid'; it has train, test; name one with --split"):
+    with pytest.raises(PareError, match=r"there is no split 'valid'; it has train, test; choose one with split="):
         open_source(tmp_path / "pictures", split="valid")
 
     state = tmp_path / "pictures" / "train" / "state.json"
@@ -373,7 +373,7 @@ def test_truncated_tar_raises_or_keeps_what_can_be_read(tmp_path) -> None:
         third = tar.getmembers()[3].offset_data
     for cut in (third + 10, third - 512):  # inside a member, and exactly between two
         (tmp_path / "x.tar").write_bytes(data[:cut])
-        with pytest.raises(PareError, match=r"x.tar: truncated or damaged tar .* --on-error skip"):
+        with pytest.raises(PareError, match=r"x.tar: truncated or damaged tar .* on_error='skip'"):
             open_source(tmp_path / "x.tar")
         source = open_source(tmp_path / "x.tar", on_error="skip")
         assert source.ids.tolist() == ["0", "1", "2"]
@@ -408,11 +408,11 @@ def test_unreadable_images_stay_in_their_place(image_folder) -> None:
 def test_two_kinds_of_shards_are_ambiguous(tmp_path, vectors) -> None:
     np.save(tmp_path / "x.npy", vectors)
     write_parquet(tmp_path / "x.parquet", vectors, id=np.arange(20))
-    with pytest.raises(PareError, match=r"it holds .npy and .parquet files; which are the data\?"):
+    with pytest.raises(PareError, match=r"it holds .npy and .parquet files; which of them are the data\?"):
         open_source(tmp_path)
 
 
 def test_a_split_of_what_has_none_is_refused(tmp_path, digits) -> None:
     np.save(tmp_path / "emb.npy", digits[0])
-    with pytest.raises(PareError, match=r"emb.npy: it has no splits, and --split test was given; leave it out"):
+    with pytest.raises(PareError, match=r"emb.npy: it has no splits; leave out split='test'"):
         open_source(tmp_path / "emb.npy", split="test")

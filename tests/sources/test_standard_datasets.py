@@ -184,11 +184,11 @@ def test_a_data_set_can_be_scored_and_exported_as_any_source(rng, tmp_path, pare
 def test_a_missing_file_is_named_with_what_belongs_there(rng, tmp_path) -> None:
     write_cifar10(tmp_path / "c", colours(rng, 12), np.arange(12) % 10, binary=True)
     (tmp_path / "c" / "data_batch_3.bin").unlink()
-    with pytest.raises(PareError, match=r"data_batch_3\.bin or data_batch_3 is not there\. CIFAR-10 needs .*tar\.gz"):
+    with pytest.raises(PareError, match=r"data_batch_3\.bin or data_batch_3 is missing\. CIFAR-10 needs .*tar\.gz"):
         open_source(f"cifar10:{tmp_path / 'c'}")
     assert len(open_source(f"cifar10:{tmp_path / 'c'}", split="test")) == 2
     for name, file in (("svhn", "train_32x32.mat"), ("mnist", "train-images-idx3-ubyte"), ("cifar100", "train.bin")):
-        with pytest.raises(PareError, match=f"{file}.* is not there"):
+        with pytest.raises(PareError, match=f"{file}.* is missing"):
             open_source(f"{name}:{tmp_path}")
     with pytest.raises(PareError, match=r"nowhere: there is no such folder\. MNIST needs train-images-idx3-ubyte"):
         open_source(f"mnist:{tmp_path / 'nowhere'}")
@@ -351,7 +351,7 @@ def test_idx_files_that_declare_too_much(tmp_path, rng) -> None:
     images = tmp_path / "train-images-idx3-ubyte.gz"
     header = bytes([0, 0, 8, 3])
     for shape, said in (
-        ((2**32 - 1, 2**32 - 1, 2), "its contents take"),
+        ((2**32 - 1, 2**32 - 1, 2), "its contents need"),
         ((10, 28, 29), "truncated"),
         ((10, 28, 27), "too long"),
         ((2**32 - 1, 0, 0), "it holds no images|too long"),

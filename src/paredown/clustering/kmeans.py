@@ -35,7 +35,7 @@ from paredown.clustering.passes import (
     minibatch_pass,
     project,
 )
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, argument, unknown_name
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 from paredown.threads import one_blas_thread
@@ -135,8 +135,8 @@ class KMeans:
             return ()
         needed = math.ceil(wanted * row_bytes / 2**20)
         return (
-            f"--memory {format_size(self.memory)} holds {rows / self.k:.3g} rows per centroid to start k-means with, "
-            f"in place of {wanted / self.k:.3g}, and the clusters may be worse for it; --memory {needed}MiB is enough.",
+            f"with {format_size(self.memory)} of memory k-means starts from {rows / self.k:.3g} rows per centroid "
+            f"instead of {wanted / self.k:.3g}, and the clusters may be worse; {needed} MiB would be enough.",
         )
 
     def fit(self, first: FittingRows, rows: FittingRows, head: Rows, track: Track = silent) -> Clustering:
@@ -234,7 +234,7 @@ class KMeans:
         if self.method not in METHODS:
             raise unknown_name("method of k-means", self.method, METHODS)
         if not 1 <= k <= n:
-            raise PareError(f"k must be between 1 and the number of examples, {n}; got {k}.")
+            raise PareError(f"{argument('k')} must be between 1 and the number of examples, {n}; got {k}.")
         if self.restarts < 1 or self.iterations < 1 or self.sample_per_centroid < 1:
             raise PareError("restarts, iterations and sample_per_centroid must be at least 1.")
         least = 1 if self.method == "minibatch" else 0
@@ -252,7 +252,7 @@ class KMeans:
         if needed > max(self.memory, _ALWAYS):
             raise PareError(
                 f"clustering with k = {k:,} centroids of {dim} dimensions takes about {format_size(needed)}, and "
-                f"memory is {format_size(self.memory)}; raise memory (--memory), or lower k."
+                f"memory is {format_size(self.memory)}; raise {argument('memory')}, or lower {argument('k')}."
             )
 
 

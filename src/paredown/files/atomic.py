@@ -153,7 +153,7 @@ def _rename(part: Path, path: Path, flag: int) -> bool:
 def _check_absent(path: Path) -> None:
     if path.exists() or path.is_symlink():
         raise PareError(
-            f"{path} was made by someone else in the meantime; nothing was replaced. Choose another output."
+            f"{path} was created by another program in the meantime; nothing was replaced. Choose another output."
         )
 
 
@@ -216,7 +216,7 @@ def clear_errors(path: Path) -> Iterator[None]:
         if error.errno not in _REASONS or elsewhere:
             raise
         what = _output_with(path)
-        message = f"cannot write {what}: {_REASONS[error.errno]}; nothing was changed. Choose another output with -o."
+        message = f"cannot write {what}: {_REASONS[error.errno]}; nothing was changed. Choose another output."
         raise PareError(message) from error
 
 

@@ -54,7 +54,7 @@ def locked(path: Path) -> Iterator[None]:
     with _held_guard:
         thread, times = _held.get(path, (mine, 0))
         if thread != mine:
-            raise PareError(f"{path} is being written by another thread of this process; wait for it to end.")
+            raise PareError(f"{path} is being written by another thread of this process; wait for it to finish.")
         _held[path] = (mine, times + 1)
     try:
         if times:
@@ -95,7 +95,7 @@ def _acquire(file: Path, path: Path) -> int:
         if not _lock_handle(handle):
             owner = _owner(handle)
             os.close(handle)
-            raise PareError(f"{path} is being written by {owner}; wait for it to end, or choose another output.")
+            raise PareError(f"{path} is being written by {owner}; wait for it to finish, or choose another output.")
         try:
             current = os.stat(file).st_ino == os.fstat(handle).st_ino
         except FileNotFoundError:

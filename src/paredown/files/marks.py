@@ -14,6 +14,7 @@ from typing import Any
 
 from paredown.errors import PareError
 from paredown.files.atomic import beside, write_whole
+from paredown.text import with_article
 from paredown.version import __version__
 
 MARK = ".paredown"  # the file in a folder that says that paredown wrote it; of a file, `.NAME.paredown` beside it
@@ -76,11 +77,6 @@ def is_file_mark(file: Path) -> bool:
     return file.is_file() and "sha256" in (read_mark(file) or {})
 
 
-def with_article(kind: str) -> str:
-    """`an unfinished run`, `a sweep`."""
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
-
-
 def new_mark(request: str | None) -> dict[str, Any]:
     """What a mark says: the version, and which request the output answers."""
     return {"paredown": __version__} | ({} if request is None else {"request": request})
@@ -139,19 +135,19 @@ def check_own(path: Path) -> None:
     mark = None if path.is_symlink() else mark_of(path)
     if mark is None:
         raise PareError(
-            f"{path} was not written by paredown, and is never replaced; move it away, or choose another output."
+            f"{path} was not written by paredown and is never replaced; move it away, or choose another output."
         )
     if path.is_dir() and mark.get("kind") is not None:
         raise PareError(
-            f"{path} holds {with_article(mark['kind'])}, which is not replaced by anything else; move it away, or choose "
-            "another output."
+            f"{path} holds {with_article(mark['kind'])}, which nothing else replaces; move it away, or choose another "
+            "output."
         )
     foreign = [*foreign_files(path, mark), *_changed_files(path, mark)] if path.is_dir() else []
     if foreign:
         few = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise PareError(
-            f"{path} holds what paredown did not write ({few}), which would be lost; move it away, or choose another "
-            "output."
+            f"{path} contains files that were added or changed since paredown wrote it ({few}), which would be lost; "
+            "move them away, or choose another output."
         )
 
 
@@ -161,7 +157,7 @@ def foreign_files(folder: Path, mark: dict[str, Any]) -> list[str]:
     if "files" in mark:
         return [name for name in present if name not in mark["files"]]
     if "count" in mark and len(present) > mark["count"]:
-        return [f"{len(present) - mark['count']:,} files more than were written"]
+        return [f"{len(present) - mark['count']:,} more files than were written"]
     if "names" in mark and _names_digest(present) != mark["names"]:
         return ["files of other names or sizes than were written"]
     return []

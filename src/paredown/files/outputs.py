@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.files.atomic import TEMPORARY, beside, write_whole
 from paredown.files.locks import locked
 from paredown.files.marks import (
@@ -20,9 +20,9 @@ from paredown.files.marks import (
     is_own,
     new_mark,
     read_mark,
-    with_article,
     write_companion,
 )
+from paredown.text import with_article
 
 _LONGEST_NAME = 200  # bytes, so that temporary names, which are longer, fit into the 255 of most file systems
 
@@ -51,13 +51,15 @@ def check_output(
         is_, needed = ("file", "folder") if folder else ("folder", "file")
         raise PareError(f"{path} is a {is_}, but a {needed} would be written there; choose another output.")
     if (path.exists() or path.is_symlink()) and not overwrite:
-        instead = ", or replace it with --overwrite" if is_own(path) else "; paredown did not write it"
-        raise PareError(f"{path} exists already; choose another output{instead}.")
+        instead = (
+            f", or replace it with {argument('overwrite', True)}" if is_own(path) else "; paredown did not write it"
+        )
+        raise PareError(f"{path} already exists; choose another output{instead}.")
     parent = next(p for p in path.absolute().parents if p.exists())
     if not parent.is_dir():
-        raise PareError(f"cannot write {path}: {parent} is not a folder; choose another output with -o.")
+        raise PareError(f"cannot write {path}: {parent} is not a folder; choose another output.")
     if not os.access(parent, os.W_OK):
-        raise PareError(f"cannot write {path}: {parent} is read-only; choose another output with -o.")
+        raise PareError(f"cannot write {path}: {parent} is read-only; choose another output.")
     for existing in [path, *beside]:
         if existing.exists() or existing.is_symlink():
             check_own(existing)
@@ -75,11 +77,11 @@ def check_apart(path: Path, sources: Iterable[str | Path], *, folder: bool = Tru
             continue
         real = Path(os.path.realpath(source))
         if out == real:
-            raise PareError(f"{path} is also what is read ({source}); choose another output.")
+            raise PareError(f"{path} is also an input ({source}); choose another output.")
         if out in real.parents:
-            raise PareError(f"{path} contains what is read ({source}); choose an output outside of it.")
+            raise PareError(f"{path} contains an input ({source}); choose an output outside it.")
         if real in out.parents:
-            raise PareError(f"{path} lies inside what is read ({source}); choose an output outside of it.")
+            raise PareError(f"{path} is inside an input ({source}); choose an output outside it.")
 
 
 def check_all_apart(outputs: Iterable[Path | None], sources: Iterable[str | Path | None]) -> None:
@@ -99,7 +101,7 @@ def check_distinct(*outputs: Path | None) -> None:
             if one == two or one in two.parents or two in one.parents:
                 how = "the same place" if one == two else "inside one another"
                 raise PareError(
-                    f"{other} and {path} would both be written, and are {how}; give each a place of its own."
+                    f"{other} and {path} would both be written, and are {how}; write them to different places."
                 )
 
 
@@ -160,7 +162,7 @@ def claim_folder(folder: Path, kind: str, *, earlier: Iterable[str] = ()) -> Non
         )
     known = any(_is_earlier_record(folder / name, kind) for name in earlier)
     if folder.exists() and not known and any(not TEMPORARY.fullmatch(item.name) for item in folder.iterdir()):
-        raise PareError(f"{folder} exists already and is not {with_article(kind)} of paredown; choose another output.")
+        raise PareError(f"{folder} already exists and is not {with_article(kind)} of paredown; choose another output.")
     with write_whole(folder / MARK, output=folder) as part:
         part.write_text(json.dumps(new_mark(None) | {"kind": kind}) + "\n", encoding="utf-8")
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError, fraction_hint, unknown_name
+from paredown.errors import PareError, argument, fraction_hint, unknown_name
 from paredown.perceptron.max_margin_solver import max_margin_signed
 from paredown.threads import one_blas_thread
 
@@ -60,22 +60,23 @@ class Setting:
             if given not in known:
                 raise unknown_name(kind, given, known)
         if not (math.isfinite(self.alpha_prune) and self.alpha_prune > 0):
-            raise PareError(f"alpha_prune must be a positive number, got {self.alpha_prune}.")
+            raise PareError(f"{argument('alpha_prune')} must be a positive number, got {self.alpha_prune}.")
         if not 0 < self.keep_fraction <= 1:
             raise PareError(
-                f"keep_fraction must be in (0, 1], got {self.keep_fraction:g}.{fraction_hint(self.keep_fraction)}"
+                f"{argument('keep_fraction')} must be in (0, 1], got {self.keep_fraction:g}."
+                f"{fraction_hint(self.keep_fraction)}"
             )
         if self.n_features < 2:
-            raise PareError(f"n_features must be at least 2, got {self.n_features}.")
+            raise PareError(f"{argument('n_features')} must be at least 2, got {self.n_features}.")
         if self.theta is not None and not 0 <= self.theta <= 90:
-            raise PareError(f"theta must be in [0, 90] degrees, got {self.theta}.")
+            raise PareError(f"{argument('theta')} must be in [0, 90] degrees, got {self.theta}.")
         if self.theta is not None and self.probe == "trained":
             raise PareError(
                 f"theta = {self.theta} was given with probe='trained', whose angle follows from its training. "
                 "Leave theta out and set probe_epochs, or use probe='angle'."
             )
         if self.probe_epochs < 1:
-            raise PareError(f"probe_epochs must be at least 1, got {self.probe_epochs}.")
+            raise PareError(f"{argument('probe_epochs')} must be at least 1, got {self.probe_epochs}.")
         if (self.window is None) == (self.strategy == "window"):
             raise PareError(
                 f"strategy={self.strategy!r} with window={self.window}: a window (a, b) belongs to strategy='window', "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.perceptron.sampling import Draw, Setting, window_mass
 from paredown.perceptron.simulation_jobs import run_draws
 from paredown.progress import Track, silent
@@ -126,6 +126,6 @@ def simulate(
     )
     for name, value, smallest in (("draws", draws, 1), ("seed", seed, 0), ("workers", workers, 1)):
         if value is not None and value < smallest:
-            raise PareError(f"{name} must be at least {smallest}, got {value}.")
+            raise PareError(f"{argument(name)} must be at least {smallest}, got {value}.")
     results = run_draws(setting, seed, draws, workers=workers, track=track)
     return Simulation(setting=setting, seed=seed, draws=results)

@@ -19,7 +19,7 @@ import pyarrow.csv
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.columns import as_written, id_column, label_column
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.ids import check_ids, find_ids, id_array, name_rows
 from paredown.reading import check_memory, check_regular, damaged, read_array, read_arrays, read_parquet, reading
 from paredown.scores import Labels, Scores
@@ -73,7 +73,7 @@ def import_scores(
     """
     file = Path(path)
     if higher_is not in ("harder", "easier"):
-        raise PareError(f"higher_is must be 'harder' or 'easier', got {higher_is!r}.")
+        raise PareError(f"{argument('higher_is')} must be 'harder' or 'easier', got {higher_is!r}.")
     check_regular(file)
     if file.suffix.lower() not in _READERS:
         raise PareError(f"{file}: scores are imported from {', '.join(_READERS)} files.")
@@ -132,7 +132,10 @@ def _pick(file: Path, held: _Columns, column: str | None, metric: str | None) ->
         if candidate in names:
             return candidate
     if len(names) > 1:
-        raise PareError(f"{file}: which are the scores? It has {', '.join(names)}; name one with --column score=NAME.")
+        raise PareError(
+            f"{file}: which column holds the scores? It has {', '.join(names)}; choose one with "
+            f"{argument('column', 'NAME')}."
+        )
     return names[0]
 
 
@@ -142,7 +145,7 @@ def _rows_of(source: Source, ids: NDArray[Any] | None, length: int, file: Path) 
         if length != len(source):
             raise PareError(
                 f"{file}: it holds {length} scores without ids, and {source.location} has {len(source)} examples; "
-                "give the ids of the scores (--ids)."
+                f"give the ids of the scores with {argument('ids', ...)}."
             )
         return np.arange(length)
     wanted = source.ids
@@ -156,8 +159,8 @@ def _rows_of(source: Source, ids: NDArray[Any] | None, length: int, file: Path) 
                 check_ids(some)
             except PareError:
                 raise PareError(
-                    f"{file}: none of its ids is an id of {source.location}, and file names alone do not tell the "
-                    f"examples of {where} apart; give the ids of the scores (--ids)."
+                    f"{file}: none of its ids is an id of {source.location}, and file names alone do not identify the "
+                    f"examples of {where} apart; give the ids of the scores with {argument('ids', ...)}."
                 ) from None
         rows, missing = find_ids(ids, wanted)
     if len(missing):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from paredown.clustering.kernels import KERNELS
 from paredown.display import Introduced
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, argument, unknown_name
 from paredown.files import new_output
 from paredown.metrics import METRICS, Model
 from paredown.reading import damaged, read_arrays
@@ -29,7 +29,7 @@ __all__ = ["FittedModel", "can_be_saved", "read_model", "write_model"]
 
 FORMAT, FORMAT_VERSION = "paredown model", 1
 _RECORD = "record"
-_REMEDY = "A model is written with save_model= or --save-model."
+_REMEDY = f"A model is written with {argument('save_model', ...)}."
 _FREE = ("memory", "kernel")  # options that do not contradict a fit: how much room, and how rows are compared
 
 
@@ -99,7 +99,7 @@ class FittedModel(Introduced):
             if name not in _FREE and value != fitted[name]:
                 raise PareError(
                     f"the model was fitted with {name} = {fitted[name]}, and {name} = {value} was given; leave {name} "
-                    f"out, or fit anew without the model."
+                    f"out, or fit again without the model."
                 )
         if given.get("kernel", "auto") not in KERNELS:
             raise unknown_name("kernel", given["kernel"], KERNELS)
@@ -113,7 +113,7 @@ class FittedModel(Introduced):
         model = _load(self.metric, self.arrays, report | {"kernel": kernel})
         if not model.report()["kernel"].startswith(kernel):
             raise PareError(
-                f"kernel {kernel!r} does not run on this machine; leave it out: every kernel gives the same scores."
+                f"kernel {kernel!r} does not run on this machine; leave it out (all kernels give the same scores)."
             )
         return replace(self, model=model)
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from paredown.checkpoint import unfinished
 from paredown.embeddings import SHARD_SIZE, embed_to_score
 from paredown.embeddings.encoders import Encoder, encode
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.files import check_all_apart, check_apart, check_output, is_own, locked
 from paredown.ids import hash_ids
 from paredown.metrics import DEFAULT_METRIC
@@ -180,7 +180,7 @@ def check_scoring(
         _check_kept(source, metrics, options, embeddings)
         k = options.get("k")
         if k is not None and not 1 <= k <= len(source):
-            raise PareError(f"k must be between 1 and the number of examples, {len(source)}; got {k}.")
+            raise PareError(f"{argument('k')} must be between 1 and the number of examples, {len(source)}; got {k}.")
 
 
 # Options of `score` that say where and how the work is done, not what comes out.
@@ -212,7 +212,7 @@ def request_digest(data: dict[str, Any], *, options: dict[str, Any], **settings:
 
 def _check_seed(seed: int) -> None:
     if seed < 0:
-        raise PareError(f"seed must not be negative, got {seed}.")
+        raise PareError(f"{argument('seed')} must not be negative, got {seed}.")
 
 
 def _check_models(
@@ -229,9 +229,11 @@ def _check_models(
     check_options([name], options)
     if model is not None:
         if model.metric != name:
-            raise PareError(f"the model is of metric {model.metric!r}, and {name!r} was asked; leave the metric out.")
+            raise PareError(
+                f"the model is of metric {model.metric!r}, but {name!r} was given; leave out {argument('metric')}."
+            )
         if start is not None or save_model is not None:
-            given = "start (--warm-start)" if start is not None else "save_model (--save-model)"
+            given = argument("start" if start is not None else "save_model")
             raise PareError(f"a given model is not fitted again; leave out {given}, or the model.")
         model.check_options(options)
     if start is not None:
@@ -289,25 +291,25 @@ def _open(source: Any, labels: ArrayLike | Labels | None, ids: ArrayLike | None,
 def _check_labels(source: Source, metric: str, options: dict[str, Any]) -> None:
     needs = METRICS[metric].needs_with(options)
     if "labels" in needs and source.labels is None:
-        instead = ", or let clusters take their place with pseudo_labels" if "training" in needs else ""
+        instead = f", train on clusters instead with {argument('pseudo_labels', True)}" if "training" in needs else ""
         raise PareError(
-            f"metric {metric!r} needs labels, and {source.location} has none; give them{instead}, "
-            f"or use metric {DEFAULT_METRIC!r}."
+            f"metric {metric!r} needs labels, but {source.location} has none; give them with {argument('labels', ...)}"
+            f"{instead}, or use {argument('metric', DEFAULT_METRIC)}."
         )
 
 
 def _check_kept(source: Source, metrics: Sequence[str], options: dict[str, Any], kept: str | Path | None) -> None:
-    """Raise where a folder for the embeddings of images has no sense."""
+    """Raise where a folder for the embeddings of images makes no sense."""
     if kept is None:
         return
     if not any("embeddings" in METRICS[metric].needs_with(options) for metric in metrics):
         raise PareError(
-            f"metric {', '.join(map(repr, metrics))} does not look at embeddings; leave out the folder for them "
-            "(--embeddings)."
+            f"metric {', '.join(map(repr, metrics))} does not use embeddings; leave out {argument('embeddings', ...)}."
         )
     if not isinstance(source, ImageSource):
         raise PareError(
-            f"{source.location}: these are embeddings already ({source.kind}); --embeddings is for those of images."
+            f"{source.location}: these are already embeddings ({source.kind}); {argument('embeddings', ...)} is for "
+            "images."
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.ids import hash_ids, id_array
 from paredown.progress import Track, silent
 from paredown.score_files import read_scores
@@ -174,4 +174,7 @@ def _groups(scores: Scores) -> tuple[Labels, str]:
         return scores.labels, "label"
     if scores.clusters is not None:
         return Labels.of(scores.clusters), "cluster"
-    raise PareError("a floor or quota needs labels or clusters, and these scores have neither; use balance=0 for none.")
+    raise PareError(
+        f"a floor or quota needs labels or clusters, and these scores have neither; use "
+        f"{argument('balance', 0)} for no floor."
+    )

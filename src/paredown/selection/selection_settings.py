@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError, fraction_hint, unknown_name
+from paredown.errors import PareError, argument, fraction_hint, unknown_name
 from paredown.selection.floors import Quota, class_floors, class_quotas
 from paredown.selection.strategies import STRATEGIES
 
@@ -40,20 +40,24 @@ class SelectionSettings:
         """Raise at the first that cannot be; return the options."""
         if not 0 < self.keep_fraction <= 1:
             hint = fraction_hint(self.keep_fraction)
-            raise PareError(f"keep_fraction must be in (0, 1], got {self.keep_fraction:g}.{hint}")
+            raise PareError(f"{argument('keep_fraction')} must be in (0, 1], got {self.keep_fraction:g}.{hint}")
         if self.strategy not in STRATEGIES:
             raise unknown_name("strategy", self.strategy, STRATEGIES)
         if not 0 <= self.balance <= 1:
-            raise PareError(f"balance must be in [0, 1], got {self.balance:g}.{fraction_hint(self.balance)}")
+            raise PareError(
+                f"{argument('balance')} must be in [0, 1], got {self.balance:g}.{fraction_hint(self.balance)}"
+            )
         if self.quota not in ("none", "proportional", "equal"):
             raise unknown_name("quota", self.quota, ("none", "proportional", "equal"))
         if not 0 <= self.drop_hardest < 1:
             hint = fraction_hint(self.drop_hardest)
-            raise PareError(f"drop_hardest must be in [0, 1), got {self.drop_hardest:g}.{hint}")
+            raise PareError(f"{argument('drop_hardest')} must be in [0, 1), got {self.drop_hardest:g}.{hint}")
         if not 0 <= self.mix_random <= 1:
-            raise PareError(f"mix_random must be in [0, 1], got {self.mix_random:g}.{fraction_hint(self.mix_random)}")
+            raise PareError(
+                f"{argument('mix_random')} must be in [0, 1], got {self.mix_random:g}.{fraction_hint(self.mix_random)}"
+            )
         if self.seed < 0:
-            raise PareError(f"seed must not be negative, got {self.seed}.")
+            raise PareError(f"{argument('seed')} must not be negative, got {self.seed}.")
         return self
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, argument, unknown_name
 from paredown.reading import MEMORY, check_name, damaged
 from paredown.scores import Labels
 from paredown.sources.arrays import ArraySource, NpySource, load_column
@@ -62,7 +62,7 @@ def open_source(
             that declares more is refused. None for any number.
     """
     if on_error not in ("raise", "skip"):
-        raise PareError(f"on_error must be 'raise' or 'skip', got {on_error!r}.")
+        raise PareError(f"{argument('on_error')} must be 'raise' or 'skip', got {on_error!r}.")
     if isinstance(data, Source):
         return data
     if not isinstance(data, str | Path):
@@ -83,7 +83,7 @@ def open_source(
         with damaged(path, "source"):  # a folder that may not be listed
             found = find_format(path)
         if split is not None and not found.splits:
-            raise PareError(f"{path}: it has no splits, and --split {split} was given; leave it out.")
+            raise PareError(f"{path}: it has no splits; leave out {argument('split', split)}.")
         source = found.open(path, options)
     source.opened_with = {"columns": columns, "split": split} | ({} if memory == MEMORY else {"memory": memory})
     if on_error == "skip" and isinstance(source, VectorSource):

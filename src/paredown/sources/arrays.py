@@ -190,7 +190,9 @@ def read_record(folder: Path) -> dict[str, Any]:
         if not isinstance(record.get(name, kind()), kind) or (name == "complete" and name not in record):
             raise PareError(f"{file}: not a readable record of embeddings (it lacks a proper {name!r}). {_REMEDY}")
     if not record["complete"]:
-        raise PareError(f"{folder}: embedding is not finished; run the same `paredown embed` command again first.")
+        raise PareError(
+            f"{folder}: these embeddings are incomplete; run the same `paredown embed` command again first."
+        )
     return record
 
 
@@ -201,7 +203,9 @@ def _read_companion(shard: _Shard, memory: int | None) -> tuple[NDArray[Any], La
     file = shard.path.with_suffix(".parquet")
     table = read_parquet(file, what=f"table of the ids of {shard.path.name}", memory=memory)
     if "id" not in table.column_names:
-        raise PareError(f"{file}: has no 'id' column for the rows of {shard.path.name}; it has {table.column_names}.")
+        raise PareError(
+            f"{file}: it has no 'id' column for the rows of {shard.path.name}; it has {table.column_names}."
+        )
     if table.num_rows != shard.rows:
         raise PareError(f"{file}: has {table.num_rows} rows for the {shard.rows} embeddings of {shard.path.name}.")
     with damaged(file, "table of ids"):
@@ -236,7 +240,7 @@ def _read_into(stream: Any, block: NDArray[Any], path: Path) -> None:
     while len(view):
         count = stream.readinto(view)
         if not count:
-            raise PareError(f"{path}: ended while it was being read; was it changed meanwhile?")
+            raise PareError(f"{path}: it ended while it was being read; was it changed in the meantime?")
         view = view[count:]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown import columns as arrow_columns
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.ids import name_rows
 from paredown.reading import check_regular, damaged
 from paredown.scores import Labels
@@ -35,7 +35,8 @@ def load_dataset_folder(path: Path, *, split: str | None = None) -> Any:
         wanted = split or "train"
         if wanted not in dataset:
             raise PareError(
-                f"{path}: there is no split {wanted!r}; it has {', '.join(map(str, dataset))}; name one with --split."
+                f"{path}: there is no split {wanted!r}; it has {', '.join(map(str, dataset))}; choose one with "
+                f"{argument('split', ...)}."
             )
         dataset = dataset[wanted]
     with damaged(path, "Hugging Face dataset folder"):
@@ -142,7 +143,7 @@ def _labels(path: Path, dataset: Any, name: str) -> Labels:
         why = "Hugging Face marks unlabelled examples by -1" if code == -1 else f"there are {len(names)} classes"
         raise PareError(
             f"{path}: column {name!r} is {code} at {name_rows(outside)}, and {why}; leave such rows out "
-            "(Dataset.filter), or give a label for every example (--labels FILE)."
+            f"(Dataset.filter), or give a label for every example with {argument('labels', ...)}."
         )
     return Labels.of(np.array(names, np.dtypes.StringDType())[codes])
 

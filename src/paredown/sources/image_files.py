@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from numpy.typing import ArrayLike
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.reading import check_name, check_regular, damaged
 from paredown.scores import Labels
 from paredown.sources.base import ImageSource, Options, Skipped
@@ -67,7 +67,7 @@ def open_image_folder(path: Path, options: Options) -> ImageFiles:
     if bad and options.on_error == "raise":
         raise PareError(
             f"{path}: {len(bad)} of its image files cannot be read, e.g. {bad[0].what}: {bad[0].why}; remove or rename "
-            "them, or leave them out with --on-error skip."
+            f"them, or leave them out with {argument('on_error', 'skip')}."
         )
     if not names:
         raise PareError(
@@ -80,7 +80,7 @@ def open_image_folder(path: Path, options: Options) -> ImageFiles:
     loose = [name for name in inner if "/" not in name]
     if loose and len(loose) < len(inner):
         raise PareError(
-            f"{path / prefix}: {len(loose)} images (e.g. {loose[0]}) lie beside class folders; "
+            f"{path / prefix}: {len(loose)} images (e.g. {loose[0]}) are next to class folders; "
             "move them into a class folder, or put all images into one flat folder."
         )
     classes = None if loose else [name.split("/", 1)[0] for name in inner]
@@ -174,9 +174,10 @@ def _refuse_splits(path: Path, names: Sequence[str]) -> None:
     if all_splits or shared:
         example = (training or splits)[0]
         folders = " and ".join(filter(None, [", ".join(splits[:-1]), splits[-1]]))
+        looks = "looks like a split" if len(splits) == 1 else "look like splits"
         raise PareError(
-            f"{path}: {folders} look like splits of a data set, not classes; name the one to read with "
-            f"--split {example} (split={example!r}), or give the folder {path / example}."
+            f"{path}: {folders} {looks} of a dataset, not classes; choose one with "
+            f"{argument('split', example)}, or give the folder {path / example}."
         )
 
 

@@ -111,7 +111,7 @@ def find_format(path: Path) -> SourceFormat:
         shards = shards[:1]
     if len(shards) > 1:
         present = " and ".join(entry.suffix for entry in shards)
-        raise PareError(f"{path}: it holds {present} files; which are the data? Name one file or folder.")
+        raise PareError(f"{path}: it holds {present} files; which of them are the data? Give one file or folder.")
     return shards[0] if shards else FORMATS["images"]
 
 

@@ -106,7 +106,7 @@ class _Place(NamedTuple):
                     return self.folder / subfolder / name
         dataset = DATASETS[self.name]
         raise PareError(
-            f"{self.folder}: {' or '.join(names)} is not there. {dataset.title} needs {dataset.files}; nothing is "
+            f"{self.folder}: {' or '.join(names)} is missing. {dataset.title} needs {dataset.files}; nothing is "
             f"downloaded. Put the files into {self.folder}."
         )
 
@@ -136,7 +136,7 @@ def open_dataset(name: str, folder: Path, options: Options) -> ImageSource:
     if len(outside):
         raise PareError(
             f"{location}: label {part.pixels.codes[outside[0]]} of image {outside[0]} is not one of the "
-            f"{len(part.classes)} classes of {dataset.title}; is it that data set?"
+            f"{len(part.classes)} classes of {dataset.title}; is it that dataset?"
         )
     ids = [f"{split}/{row:06d}" for row in range(len(part.pixels.codes))]
     return ArrayImages(
@@ -214,7 +214,7 @@ def _open_imagenet(location: str, folder: Path, split: str, options: Options) ->
     found = open_image_folder(part, replace(options, ids=None, labels=None, split=None))
     if found.labels is None:
         raise PareError(
-            f"{part}: its images are not in class folders (such as n01440764), so that their classes are not known; "
+            f"{part}: its images are not in class folders (such as n01440764), so their classes are unknown; "
             "sort them into one folder per class."
         )
     return ImageFiles(

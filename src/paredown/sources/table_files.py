@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from paredown.columns import as_written, id_column, label_column
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.ids import join_ids, name_rows
 from paredown.reading import check_memory, damaged, read_parquet, reading
 from paredown.scores import Labels, join_labels
@@ -57,7 +57,7 @@ def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
     if options.columns.get("embedding") or any(_is_vector(field.type) for field in _schema(readable[0])):
         return ParquetSource(path, readable, options, skipped)
     tables = [read_parquet(file, memory=options.memory) for file in readable]
-    with damaged(path, "table of images", remedy="The files have different columns; give all the same."):
+    with damaged(path, "table of images", remedy="The files have different columns; all must have the same."):
         table = pa.concat_tables(tables, promote_options="default")
     return _image_manifest(
         path,
@@ -69,7 +69,7 @@ def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
 
 
 def _schema(file: Path) -> pa.Schema:
-    with reading(file, "Parquet file", remedy="Replace it, or leave it out with --on-error skip."):
+    with reading(file, "Parquet file", remedy=f"Replace it, or leave it out with {argument('on_error', 'skip')}."):
         return pq.read_schema(file)
 
 
@@ -223,7 +223,7 @@ def pick_column(
         return None
     raise PareError(
         f"{path}: which column holds the {role}? It has {', '.join(present)}; "
-        f"name it with --column {role}=NAME, or rename it to {usual[0]!r}."
+        f"name it with {argument('columns', {role: 'NAME'})}, or rename it to {usual[0]!r}."
     )
 
 

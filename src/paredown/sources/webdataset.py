@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.reading import MEMORY, check_memory, check_regular, explain
 from paredown.scores import Labels
 from paredown.sources.base import ImageSource, Options, Skipped, natural_order
@@ -94,7 +94,7 @@ _COMPRESSED = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "zst
 def _check_start(tar: Path, start: bytes) -> None:
     for name, magic in _COMPRESSED.items():
         if start.startswith(magic):
-            raise PareError(f"{tar}: compressed by {name}; decompress it first (images gain nothing by it).")
+            raise PareError(f"{tar}: compressed by {name}; decompress it first (images do not get smaller by it).")
 
 
 def _check_end(size: int, archive: tarfile.TarFile) -> None:
@@ -125,7 +125,9 @@ class WebDataset(ImageSource):
                         classes[member.key] = data.decode("utf-8", "replace").strip()
             except _Unreadable as error:
                 if options.on_error == "raise":
-                    message = f"{error}; replace it, or keep what can be read with --on-error skip."
+                    message = (
+                        f"{error.message}; replace it, or keep what can be read with {argument('on_error', 'skip')}."
+                    )
                     raise PareError(message) from error
                 self.skipped.append(Skipped(tar.name, str(error)))
         ids = keys if options.ids is None else options.ids

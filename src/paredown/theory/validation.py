@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from paredown.errors import PareError, fraction_hint
+from paredown.errors import PareError, argument, fraction_hint
 from paredown.theory.gaussian import Array
 
 _FRACTION = "must be in (0, 1]"
@@ -34,12 +34,12 @@ def _checked(name: str, value: ArrayLike, holds: Any, rule: str) -> Array:
     try:
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
-        raise PareError(f"{name} must be a number or an array of numbers, got {value!r}.") from None
+        raise PareError(f"{argument(name)} must be a number or an array of numbers, got {value!r}.") from None
     bad = ~(np.isfinite(array) & holds(array))
     if bad.any():
         first = float(array[bad].flat[0])
         hint = fraction_hint(first) if rule == _FRACTION else ""
-        raise PareError(f"{name} {rule}, got {first:g}.{hint}")
+        raise PareError(f"{argument(name)} {rule}, got {first:g}.{hint}")
     return array
 
 

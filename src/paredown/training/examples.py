@@ -19,7 +19,7 @@ from PIL import Image
 
 from paredown.embeddings.encoders import Encoder, encode, load_encoder
 from paredown.embeddings.encoders.pipeline import default_workers, prepared_images, unreadable
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, argument, unknown_name
 from paredown.ids import name_rows
 from paredown.progress import Track, silent
 from paredown.scores import Labels
@@ -262,7 +262,7 @@ def _features(source: Source, labels: Labels, encoder: Encoder | None = None) ->
     if len(bad):
         raise PareError(
             f"{source.location}: {name_rows(bad, ids=source.ids[bad])} of the features hold NaN or infinite values; "
-            "mend them, or leave such rows out with on_error='skip' (--on-error skip)."
+            f"fix them, or leave such rows out with {argument('on_error', 'skip')}."
         )
     return Examples(inputs, labels.codes, labels.classes, source.ids, encoder)
 

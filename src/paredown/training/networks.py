@@ -222,7 +222,7 @@ def _timm(
     if pretrained not in (None, "timm"):
         raise PareError(f"network 'timm:{name}': pretrained weights come from 'timm', got {pretrained!r}.")
     hub = getattr(timm.get_pretrained_cfg(name), "hf_hub_id", None) or name
-    offline = f"fetch {hub} where there is a network and copy its folder of the Hugging Face cache here"
+    offline = f"fetch {hub} on a machine with network access and copy its folder of the Hugging Face cache here"
     options |= {"num_classes": n_classes, "in_chans": shape[2]}
     if pretrained is None:
         return timm.create_model(name, pretrained=False, **options), None

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.columns import cluster_column
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.progress import Track, silent
 from paredown.score_files import manifest_schema, read_scores
 from paredown.score_warnings import (
@@ -92,13 +92,13 @@ def _check_streams(table: ScoreTable, options: SelectionSettings, grouped_by: st
     if options.grouped and grouped_by is None:
         raise PareError(
             f"{table.path}: a floor or quota needs a column 'label' or 'cluster', and there is neither; "
-            "use balance=0 (--balance 0) for none."
+            f"use {argument('balance', 0)} for no floor."
         )
     if options.grouped and options.strategy == "stratified":
         raise PareError(
             f"{table.path}: 'stratified' with a floor or quota ranks the examples of every class by their places in "
-            f"bins over all classes, which needs all {len(table):,} scores in memory; allow more memory (--memory), "
-            "or use balance=0 (--balance 0) and no quota."
+            f"bins over all classes, which needs all {len(table):,} scores in memory; raise {argument('memory')}, "
+            f"or use {argument('balance', 0)} and no quota."
         )
 
 

@@ -135,7 +135,7 @@ def test_store_is_scored_pruned_and_exported_as_images(paredown, tmp_path, image
     image_folder.rename(tmp_path / "moved")
     result = paredown("export", "pruned", "--to", "images", "-o", "again")
     assert result.returncode == 2
-    assert "say where they are with --source" in result.stderr
+    assert "give their new place with --source" in result.stderr
     assert paredown("export", "pruned", "--to", "images", "-o", "again", "--source", "moved").returncode == 0
 
 
@@ -184,7 +184,7 @@ def test_killed_at_any_moment_it_finishes_with_the_same_bytes(tmp_path, image_fo
         process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
         if process.returncode != 0:
-            with pytest.raises(PareError, match=r"embedding is not finished|is empty"):
+            with pytest.raises(PareError, match=r"these embeddings are incomplete|is empty"):
                 pdn.open_source(out)
         assert {file.name: file.stat().st_mtime_ns for file in out.glob("*.npy")}.items() >= done.items()
         done = {file.name: file.stat().st_mtime_ns for file in out.glob("*.npy")}
@@ -300,6 +300,37 @@ def test_finished_store_is_left_alone(tmp_path, image_folder) -> None:
     assert {file: file.stat().st_mtime_ns for file in (tmp_path / "e").glob("0*")} == before
 
 
+def test_a_complete_store_needs_no_network(paredown, tmp_path, image_folder, monkeypatch) -> None:
+    import paredown.embeddings.encoders as encoders
+
+    loaded = []
+
+    def network(name, weights, image_size, runtime):
+        loaded.append(image_size)
+        side = image_size or 8
+        prepare = lambda image: np.asarray(image.convert("L").resize((side, side)), np.float32).ravel()
+        return encoders.Encoder(name, name, prepare, np.stack, settings={"image_size": side}, warnings=("mind this",))
+
+    monkeypatch.setattr(encoders, "_network_encoder", network)
+    command = ["embed", "images", "-o", "store", "--encoder", "timm:tiny", "--dtype", "float32"]
+    assert paredown(*command).returncode == 0
+    again = paredown(*command)
+    assert "60 were there already" in again.stdout
+    assert "mind this" in again.stdout
+    for _ in range(2):  # making scores, and finding them made
+        scored = paredown("score", "images", "--encoder", "timm:tiny", "--embeddings", "store", "-o", "scores.parquet")
+        assert scored.returncode == 0, scored.stderr
+    assert "already complete" in scored.stdout
+    assert loaded == [None]
+    assert "image_size was 8 and is now 16" in paredown(*command, "--image-size", "16").stderr
+    assert loaded == [None, 16]
+    (tmp_path / "store" / "00000.npy").unlink()
+    expected = [path.name for path in (tmp_path / "store").iterdir()]
+    assert paredown(*command).returncode == 0  # the remembered encoder loads the network when it is needed
+    assert loaded == [None, 16, None]
+    assert sorted([*expected, "00000.npy"]) == sorted(path.name for path in (tmp_path / "store").iterdir())
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -320,7 +351,7 @@ def test_other_settings_are_refused_by_name(tmp_path, image_folder, changed, mes
         write_record(record, (read_record(record) or {}) | {"complete": False})
     before = contents(tmp_path / "e")
     state = "finished" if finished else "begun"
-    with pytest.raises(PareError, match=rf"embedding was {state} with other settings: {message}.*--overwrite"):
+    with pytest.raises(PareError, match=rf"embedding was {state} with other settings: {message}.*overwrite=True"):
         pdn.embed(image_folder, out=tmp_path / "e", **settings | changed)
     assert contents(tmp_path / "e") == before
     pdn.embed(image_folder, out=tmp_path / "e", overwrite=True, **settings | changed)
@@ -383,7 +414,7 @@ def test_a_shard_without_a_readable_image(tmp_path) -> None:
 
 def test_vectors_that_cannot_be_kept(tmp_path, image_folder) -> None:
     with pytest.raises(
-        PareError, match=r"the embedding of image digit-0/\S+ has values too large for float16; use --dt"
+        PareError, match=r"the embedding of image digit-0/\S+ has values too large for float16; use dtype='float32'"
     ):
         pdn.embed(image_folder, out=tmp_path / "e", encoder=lambda images: np.full((len(images), 2), 1e5))
     with pytest.raises(PareError, match=r"the embedding of image digit-0/\S+ has NaN or infinite values"):
@@ -398,10 +429,10 @@ def test_vectors_that_cannot_be_kept(tmp_path, image_folder) -> None:
     [
         (["--dtype", "int8"], r"dtype must be 'float16' or 'float32', got 'int8'"),
         (["--dtype", "nonsense"], r"dtype must be 'float16' or 'float32', got 'nonsense'"),
-        (["--shard-size", "0"], r"shard_size must be at least 1, got 0"),
+        (["--shard-size", "0"], r"--shard-size must be at least 1, got 0"),
         (["--workers", "0"], r"workers must be at least 1, got 0"),
         (["--encoder", "pixel"], r"unknown encoder 'pixel'; available: auto,"),
-        (["--on-error", "ignore"], r"on_error must be 'raise' or 'skip', got 'ignore'"),
+        (["--on-error", "ignore"], r"--on-error must be 'raise' or 'skip', got 'ignore'"),
     ],
 )
 def test_bad_options(paredown, tmp_path, image_folder, options, message) -> None:
@@ -413,12 +444,12 @@ def test_bad_options(paredown, tmp_path, image_folder, options, message) -> None
 
 def test_bad_places(paredown, tmp_path, image_folder, digits) -> None:
     np.save(tmp_path / "emb.npy", digits[0])
-    assert "these are embeddings already (npy); score or prune them" in paredown("embed", "emb.npy", "-o", "e").stderr
+    assert "these are already embeddings (npy); score or prune them" in paredown("embed", "emb.npy", "-o", "e").stderr
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "precious.txt").write_text("keep me")
     for more in ([], ["--overwrite"]):
         result = paredown("embed", image_folder, "-o", "taken", "--encoder", "pixels", *more)
-        assert "taken exists already and is not a store of embeddings" in result.stderr
+        assert "taken already exists and is not a store of embeddings" in result.stderr
     assert [file.name for file in (tmp_path / "taken").iterdir()] == ["precious.txt"]
     assert "emb.npy is a file, but a folder" in paredown("embed", image_folder, "-o", "emb.npy").stderr
     (tmp_path / "odd").mkdir()
@@ -444,7 +475,7 @@ def test_tables_beside_shards(tmp_path, rng) -> None:
     with pytest.raises(PareError, match=r"1.parquet: has 2 rows for the 3 embeddings of 1.npy"):
         pdn.open_source(tmp_path)
     pq.write_table(pa.table({"name": names}), tmp_path / "1.parquet")
-    with pytest.raises(PareError, match=r"1.parquet: has no 'id' column"):
+    with pytest.raises(PareError, match=r"1.parquet: it has no 'id' column"):
         pdn.open_source(tmp_path)
     (tmp_path / "1.parquet").unlink()
     with pytest.raises(PareError, match=r"1.parquet: there is no such file"):

@@ -285,7 +285,7 @@ def test_a_model_that_cannot_be_exported_stays_with_torch() -> None:
     assert forward.runtime.startswith("torch")
     images = list(np.random.default_rng(1).standard_normal((3, 3, 16, 16)).astype(np.float32))
     np.testing.assert_allclose(forward.run(images), np.sort(np.stack(images).mean((2, 3)), axis=1), rtol=1e-6)
-    with pytest.raises(PareError, match=r"cannot run through ONNX Runtime .*; use --runtime torch"):
+    with pytest.raises(PareError, match=r"cannot run through ONNX Runtime .*; use runtime='torch'"):
         run_model(ThroughNumpy(), 16, runtime="onnx")
     with pytest.raises(PareError, match=r"unknown runtime 'tensorrt'; available: auto, onnx, torch"):
         run_model(tiny_model(), 16, runtime="tensorrt")  # type: ignore[arg-type]
@@ -297,7 +297,7 @@ def test_onnx_file_keeps_its_preprocessing(tmp_path, photos) -> None:
     encoder = load_encoder(f"onnx:{tmp_path / 'x.onnx'}")
     theirs = torch_rows(tiny_model(), photos, preprocess)
     np.testing.assert_allclose(embed(encoder, photos), theirs, rtol=1e-4, atol=1e-5)
-    with pytest.raises(PareError, match=r"takes images of 32 x 32 pixels only, and image_size is 64"):
+    with pytest.raises(PareError, match=r"takes images of 32 x 32 pixels only, but image_size is 64"):
         load_encoder(f"onnx:{tmp_path / 'x.onnx'}", image_size=64)
 
 
@@ -375,10 +375,10 @@ def no_network(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("swav", r"use --encoder resnet50:swav_800ep_pretrain.pth.tar, which gives the same embeddings"),
+        ("swav", r"use encoder='resnet50:swav_800ep_pretrain.pth.tar', which gives the same embeddings"),
         ("dino", r"copy .*hub here"),
         ("torchvision:resnet18", r"fetch https://.*/resnet18-\w+.pth and put it into .*checkpoints"),
-        ("timm:resnet18", r"fetch timm/resnet18\S* where there is a network .* --weights FILE"),
+        ("timm:resnet18", r"fetch timm/resnet18\S* on a machine with network access .* weights=..."),
         ("open_clip:ViT-B-32-quickgelu/openai", r"give a local file: open_clip:ViT-B-32-quickgelu/FILE"),
     ],
 )

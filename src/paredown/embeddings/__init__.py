@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from paredown.embeddings.embedding import SHARD_SIZE, StoredImages, check_embedding, embed, embed_to_score
+from paredown.embeddings.embedding import (
+    SHARD_SIZE,
+    StoredImages,
+    check_embedding,
+    embed,
+    embed_to_score,
+    stored_encoder,
+)
 
-__all__ = ["SHARD_SIZE", "StoredImages", "check_embedding", "embed", "embed_to_score"]
+__all__ = ["SHARD_SIZE", "StoredImages", "check_embedding", "embed", "embed_to_score", "stored_encoder"]

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from paredown.checkpoint import check_state
-from paredown.embeddings.encoders import Encoder, check_encoder, load_encoder
+from paredown.embeddings.encoders import Encoder, check_encoder, encoder_identity, load_encoder
 from paredown.embeddings.encoders.pipeline import default_workers, encode_images, prepared_images
 from paredown.embeddings.store import (
     STATE,
@@ -22,6 +23,7 @@ from paredown.embeddings.store import (
     check_only_store,
     difference,
     finish_store,
+    look_at_store,
     missing_shards,
     put_in_place,
     read_store_record,
@@ -29,17 +31,19 @@ from paredown.embeddings.store import (
     start_store,
     write_shard,
 )
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.files import check_apart, locked, remove_folder
 from paredown.progress import Track, silent
 from paredown.scores import Labels
 from paredown.sources import ImageSource, NpySource, OnError, Options, Source, open_source
 
-__all__ = ["SHARD_SIZE", "Store", "StoredImages", "check_embedding", "embed", "embed_to_score"]
+__all__ = ["SHARD_SIZE", "Store", "StoredImages", "check_embedding", "embed", "embed_to_score", "stored_encoder"]
 
+# Settings of a store that are not its encoder's own.
+_OF_THE_STORE = ("source", "examples", "ids", "dtype", "shard_size", "encoder", "batch_size")
 SHARD_SIZE = 1024  # images of a shard: all that a stopped run repeats; a multiple of the batches of every encoder
-_ADVICE = "Use the same settings, choose another output, or replace it with --overwrite."
-_ADVICE_TO_SCORE = "Run it again as it was, or remove that folder."
+_ADVICE = f"Use the same settings, choose another output, or replace it with {argument('overwrite', True)}."
+_ADVICE_TO_SCORE = "Run the same command as before, or remove that folder."
 
 
 def embed(
@@ -106,9 +110,9 @@ def check_embedding(
     """Raise if images could not be embedded like this, before any is looked at; the arguments are those of `embed`."""
     _checked_dtype(dtype)
     if shard_size < 1:
-        raise PareError(f"shard_size must be at least 1, got {shard_size}.")
+        raise PareError(f"{argument('shard_size')} must be at least 1, got {shard_size}.")
     if workers is not None and workers < 1:
-        raise PareError(f"workers must be at least 1, got {workers}.")
+        raise PareError(f"{argument('workers')} must be at least 1, got {workers}.")
     check_encoder(encoder, **loading)
 
 
@@ -163,6 +167,35 @@ class StoredImages(NpySource):
         return self._images.fingerprint()
 
 
+def stored_encoder(folder: Path, encoder: str) -> Encoder | None:
+    """The encoder of a complete store, if that is the one of this name; the network is loaded only when it is used."""
+    return _remembered(look_at_store(folder), encoder)
+
+
+def _remembered(before: StoreRecord | None, encoder: Any, **loading: Any) -> Encoder | None:
+    identity = encoder_identity(encoder, **loading)
+    if before is None or not before.complete or identity is None or before.identity != identity:
+        return None
+    once, loaded = Lock(), list[Encoder]()  # images are prepared in threads
+
+    def load() -> Encoder:
+        with once:
+            if not loaded:
+                loaded.append(load_encoder(encoder, **loading))
+        return loaded[0]
+
+    return Encoder(
+        name=before.settings["encoder"],
+        summary=before.encoder,
+        prepare=lambda image: load().prepare(image),
+        forward=lambda prepared: load().forward(prepared),
+        settings={name: value for name, value in before.settings.items() if name not in _OF_THE_STORE},
+        batch_size=before.settings["batch_size"],
+        warnings=before.warnings,
+        identity=identity,
+    )
+
+
 @contextmanager
 def _only_writer(home: Path, images: ImageSource) -> Iterator[None]:
     """Write a store alone, and away from the images that it is made from."""
@@ -188,7 +221,7 @@ def _embed(
     loading: dict[str, Any] | None = None,
 ) -> Store:
     if shard_size < 1:
-        raise PareError(f"shard_size must be at least 1, got {shard_size}.")
+        raise PareError(f"{argument('shard_size')} must be at least 1, got {shard_size}.")
     workers = default_workers() if workers is None else workers
     named, home = home, home.resolve() if home.is_symlink() else home  # the store is replaced, not the link to it
     known = {
@@ -212,7 +245,7 @@ def _embed(
     fitting = usable(known)
     if not overwrite:
         _refuse_others(home, places[home], known, state, advice)
-    loaded = load_encoder(
+    loaded = (_remembered(places[home], encoder, **loading or {}) if fitting else None) or load_encoder(
         encoder,
         source=images,
         seed=seed,
@@ -255,14 +288,14 @@ def _checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     except TypeError:
         kind = np.dtype(object)
     if kind not in (np.float16, np.float32):
-        raise PareError(f"dtype must be 'float16' or 'float32', got {str(dtype)!r}.")
+        raise PareError(f"{argument('dtype')} must be 'float16' or 'float32', got {str(dtype)!r}.")
     return kind
 
 
 def _images(source: Any, **options: Any) -> ImageSource:
     opened = open_source(source, **options)
     if not isinstance(opened, ImageSource):
-        raise PareError(f"{opened.location}: these are embeddings already ({opened.kind}); score or prune them.")
+        raise PareError(f"{opened.location}: these are already embeddings ({opened.kind}); score or prune them.")
     return opened
 
 

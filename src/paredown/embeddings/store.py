@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from paredown.embeddings.encoders import Encoder
 from paredown.embeddings.encoders.pipeline import Encoded, unreadable
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.files import (
     MARK,
     TEMPORARY,
@@ -49,6 +49,7 @@ __all__ = [
     "check_only_store",
     "difference",
     "finish_store",
+    "look_at_store",
     "missing_shards",
     "put_in_place",
     "read_shard",
@@ -85,11 +86,14 @@ class Store:
 
 
 class StoreRecord(NamedTuple):
-    """What an earlier run noted of a store."""
+    """What the record of a store says."""
 
     settings: dict[str, Any]
     complete: bool
     state: dict[str, str]  # of the images, see `Source.state`
+    encoder: str  # its summary
+    identity: dict[str, Any] | None  # of the encoder, see `encoder_identity`
+    warnings: tuple[str, ...]  # of the encoder
 
 
 def read_store_record(folder: Path) -> StoreRecord | None:
@@ -100,9 +104,22 @@ def read_store_record(folder: Path) -> StoreRecord | None:
         raise PareError(f"{folder / RECORD}: not a readable record of embeddings; choose another output.")
     if folder.exists():
         claim_folder(folder, _KIND, earlier=[RECORD])
+    return look_at_store(folder)
+
+
+def look_at_store(folder: Path) -> StoreRecord | None:
+    """The record of a store, without a check of anything else; None where there is none, or a damaged one."""
+    record = read_record(folder / RECORD)
     if record is None or not isinstance(record.get("settings"), dict):
         return None  # damaged: the shards say by themselves what they belong to
-    return StoreRecord(record["settings"], bool(record.get("complete")), record.get("state", {}))
+    return StoreRecord(
+        record["settings"],
+        bool(record.get("complete")),
+        record.get("state", {}),
+        str(record.get("encoder")),
+        record.get("encoder_identity"),
+        tuple(record.get("encoder_warnings", ())),
+    )
 
 
 def difference(before: StoreRecord, now: dict[str, Any]) -> Change | None:
@@ -129,6 +146,8 @@ def start_store(folder: Path, images: ImageSource, encoder: Encoder, settings: d
         "images": images.provenance(),
         "classes": [] if images.labels is None else list(images.labels.classes),
         "warnings": [*images.warnings, *encoder.warnings],
+        "encoder_identity": encoder.identity,
+        "encoder_warnings": list(encoder.warnings),
     }
     if read_record(folder / RECORD) is None:
         write_record(folder / RECORD, record)
@@ -191,7 +210,11 @@ def write_shard(
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
         too_large = np.isfinite(encoded.vectors[bad[0]]).all()
-        what = f"values too large for {kind}; use --dtype float32" if too_large else "NaN or infinite values"
+        what = (
+            f"values too large for {kind}; use {argument('dtype', 'float32')}"
+            if too_large
+            else "NaN or infinite values"
+        )
         raise PareError(f"{images.location}: the embedding of image {ids[bad[0]]} has {what}.")
     columns: dict[str, Any] = {"id": pa.array(ids)}
     if images.labels is not None:
@@ -252,7 +275,7 @@ def check_only_store(home: Path) -> None:
     ]
     if foreign:
         raise PareError(
-            f"{home} holds what paredown did not write ({', '.join(foreign[:3])}), which would be lost; move it away, "
+            f"{home} contains files that paredown did not write ({', '.join(foreign[:3])}); move them away, "
             "or choose another output."
         )
 

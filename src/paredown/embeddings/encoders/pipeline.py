@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from paredown.embeddings.encoders.base import Encoder
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.sources import ImageSource, OnError, Skipped
 from paredown.sources.image_decoding import decode_image
 from paredown.workers import available_cores
@@ -59,7 +59,7 @@ def prepared_images(
             return Skipped(name, f"cannot be prepared: {error}")
 
     if workers < 1:
-        raise PareError(f"workers must be at least 1, got {workers}.")
+        raise PareError(f"{argument('workers')} must be at least 1, got {workers}.")
     with ThreadPoolExecutor(workers, thread_name_prefix="paredown-decode") as pool:
         waiting: deque[Future[Any]] = deque()
         try:
@@ -118,5 +118,6 @@ def encode_images(
 def unreadable(source: ImageSource, image: Skipped) -> PareError:
     """The error for an image that cannot be read."""
     return PareError(
-        f"{source.location}: image {image.what} {image.why}; mend or remove it, or leave it out with --on-error skip."
+        f"{source.location}: image {image.what} {image.why}; fix or remove it, or leave it out with "
+        f"{argument('on_error', 'skip')}."
     )

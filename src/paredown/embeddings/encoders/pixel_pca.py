@@ -26,8 +26,8 @@ _EPSILON = 1e-6  # of the largest variance: components below it are noise
 PCA_SAMPLE = 10_000  # images that the components are fitted to
 
 WEAK_ENCODER = (
-    "images were embedded by whitened PCA of their pixels, a weak encoder: prototypes of weak embeddings often prune "
-    "no better than chance. Give embeddings of a pretrained model where you can."
+    "images were embedded by whitened PCA of their pixels, a weak encoder: pruning by such embeddings is often no "
+    "better than a random subset. Use a pretrained encoder if you can."
 )
 
 
@@ -104,7 +104,7 @@ def _fit(source: ImageSource, seed: int, on_error: OnError, workers: int, track:
         raise PareError(f"{source.location}: none of its {len(source)} images could be read.")
     pca = fit_pixel_pca(np.stack([pixels[row] for row in order.tolist() if row in pixels]))
     if pca.projection.shape[1] == 0:
-        raise PareError(f"{source.location}: all its images look alike; there is nothing to tell them apart by.")
+        raise PareError(f"{source.location}: all its images are the same, so they cannot be ranked.")
     return pca
 
 

@@ -22,7 +22,7 @@ from paredown.embeddings.encoders.weights import (
     read_checkpoint,
     strip_prefix,
 )
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +72,7 @@ def libraries(what: str) -> Iterator[None]:
 def _downloads(name: str, offline: str) -> AbstractContextManager[None]:
     """The same for an encoder, in whose place another will do."""
     others = ", ".join(form for form, entry in ENCODERS.items() if not entry.downloads)
-    return downloads(f"encoder {name!r}", f"{offline}; or use an encoder that is here ({others})")
+    return downloads(f"encoder {name!r}", f"{offline}; or use an encoder that is available ({others})")
 
 
 def _unknown_model(kind: str, name: str, known: Sequence[str]) -> PareError:
@@ -102,8 +102,10 @@ def _timm(name: str, weights: Path | None) -> Network:
         load_state(model, read_checkpoint(weights), str(weights))
     else:
         hub = getattr(timm.get_pretrained_cfg(name), "hf_hub_id", None)
-        where = f"fetch {hub or name} where there is a network and copy its folder of the Hugging Face cache here"
-        with _downloads(f"timm:{name}", f"{where}, or give a local file with --weights FILE"):
+        where = (
+            f"fetch {hub or name} on a machine with network access and copy its folder of the Hugging Face cache here"
+        )
+        with _downloads(f"timm:{name}", f"{where}, or give a local file with {argument('weights', ...)}"):
             if hub:
                 check_reachable(hub)
             model = timm.create_model(name, pretrained=True, num_classes=0)
@@ -152,7 +154,8 @@ def _swav(rest: str, weights: Path | None) -> Network:
     import torch
 
     import_torchvision()
-    same = f"fetch {_SWAV_WEIGHTS} and use --encoder resnet50:{_SWAV_WEIGHTS}, which gives the same embeddings"
+    local = argument("encoder", f"resnet50:{_SWAV_WEIGHTS}")
+    same = f"fetch {_SWAV_WEIGHTS} and use {local}, which gives the same embeddings"
     with _downloads("swav", same):
         model = torch.hub.load("facebookresearch/swav:main", "resnet50", trust_repo=True)  # type: ignore[arg-type]
     return Network(_pooled(model), Preprocess(), "torch.hub facebookresearch/swav:main resnet50")
@@ -164,7 +167,9 @@ def _dino(name: str, weights: Path | None) -> Network:
 
     import_torchvision()
     name = name or "dino_vits16"
-    with _downloads(f"dino:{name}", f"run it once where there is a network and copy {Path(torch.hub.get_dir())} here"):
+    with _downloads(
+        f"dino:{name}", f"run it once on a machine with network access and copy {Path(torch.hub.get_dir())} here"
+    ):
         model = torch.hub.load("facebookresearch/dino:main", name, trust_repo=True)  # type: ignore[arg-type]
     return Network(model, _BICUBIC, f"torch.hub facebookresearch/dino:main {name}")  # type: ignore[arg-type]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from paredown.embeddings.encoders.base import Preprocess
 from paredown.embeddings.encoders.inference import export_onnx, read_training
 from paredown.embeddings.encoders.pipeline import default_workers, prepared_images, unreadable
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.files import check_output, new_output
 from paredown.progress import Track, silent
 from paredown.records import changes, check_same
@@ -150,7 +150,7 @@ def _already_trained(path: Path, now: dict[str, Any], overwrite: bool) -> SimCLR
     if not changes(before, now, names=now):
         return SimCLR(path, tuple(losses), before, already=True)
     if not overwrite:
-        advice = "Use the same settings, choose another file, or train it anew with --overwrite."
+        advice = f"Use the same settings, choose another file, or train it again with {argument('overwrite', True)}."
         check_same(f"{path} is an encoder", before, now, advice=advice, names=now)
     return None
 

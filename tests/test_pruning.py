@@ -117,9 +117,9 @@ def test_single_example_class_is_kept_and_reported(paredown, tmp_path, rng) -> N
 
 
 BAD = [
-    (["prune", "emb.npy", "-o", "out", "--keep-fraction", "0"], r"keep_fraction must be in (0, 1], got 0"),
-    (["prune", "emb.npy", "-o", "out", "--keep-fraction", "1.5"], r"keep_fraction must be in (0, 1], got 1.5"),
-    (["prune", "emb.npy", "-o", "out", "--balance", "1.1"], r"balance must be in [0, 1], got 1.1"),
+    (["prune", "emb.npy", "-o", "out", "--keep-fraction", "0"], r"--keep-fraction must be in (0, 1], got 0"),
+    (["prune", "emb.npy", "-o", "out", "--keep-fraction", "1.5"], r"--keep-fraction must be in (0, 1], got 1.5"),
+    (["prune", "emb.npy", "-o", "out", "--balance", "1.1"], r"--balance must be in [0, 1], got 1.1"),
     (["prune", "emb.npy", "-o", "out", "--strategy", "hart"], r"unknown strategy 'hart'"),
     (["prune", "emb.npy", "-o", "out", "--metric", "el3n"], r"unknown metric 'el3n'; available: "),
     (
@@ -135,13 +135,13 @@ BAD = [
     (["prune", "nowhere", "-o", "out"], r"nowhere: there is no such file or folder"),
     (
         ["prune", "emb.npy", "-o", "taken"],
-        r"taken exists already; choose another output; paredown did not write it",
+        r"taken already exists; choose another output; paredown did not write it",
     ),
     (["prune", "emb.npy", "-o", "short.txt/out"], r"short.txt is not a folder"),
-    (["prune", "emb.npy", "-o", "out", "--metric", "supervised_prototypes"], r"needs labels, and emb.npy has none"),
+    (["prune", "emb.npy", "-o", "out", "--metric", "supervised_prototypes"], r"needs labels, but emb.npy has none"),
     (
         ["prune", "emb.npy", "-o", "out", "--encoder", "pixels", "--on-error", "no"],
-        r"on_error must be 'raise' or 'skip'",
+        r"--on-error must be 'raise' or 'skip'",
     ),
     (["export", "nowhere", "-o", "out"], r"nowhere: there is no such file"),
     (["score", "nan.npy", "-o", "out.parquet"], r"nan.npy: embedding row 5"),
@@ -218,20 +218,22 @@ def test_class_table_by_hand() -> None:
     assert b == {"before": pytest.approx(2 / 3), "after": 0.0}
 
 
-def test_estimate_counts_what_is_there(digits, image_folder) -> None:
+def test_estimate_counts_what_is_there(digits, image_folder, monkeypatch) -> None:
+    monkeypatch.setattr("paredown.scoring.costs.peak_memory", lambda: 2**28)
     result = estimate_scoring(pdn.open_source(digits[0]))
     assert (result.examples, result.dim, result.k) == (1797, 64, 21)
     assert "1,797 examples x 64 dimensions; about" in str(result)
     assert result.seconds is not None
     assert result.seconds > 0
     assert estimate_scoring(pdn.open_source(image_folder)).examples == 60
-    assert "60 examples; about 184 KiB of memory, about 1 s" in str(estimate_scoring(pdn.open_source(image_folder)))
+    assert "60 examples; about 256.2 MiB of memory, about 1 s" in str(estimate_scoring(pdn.open_source(image_folder)))
 
 
-def test_estimate_measures_a_given_encoder(image_folder) -> None:
+def test_estimate_measures_a_given_encoder(image_folder, monkeypatch) -> None:
     from paredown.embeddings.encoders import load_encoder
 
     calls = []
+    monkeypatch.setattr("paredown.scoring.costs.peak_memory", lambda: 2**28 + 400 * len(calls))
 
     def eight_numbers(images):
         calls.append(len(images))
@@ -239,7 +241,8 @@ def test_estimate_measures_a_given_encoder(image_folder) -> None:
 
     result = estimate_scoring(pdn.open_source(image_folder), encoder=load_encoder(eight_numbers))
     assert calls == [4, 4]  # once to warm up, once to measure
-    assert result.memory == 60 * (4 * 8 + 64)
+    assert result.memory == 60 * (4 * 8 + 64) + 100 * (32 - 4)  # four images took 400 bytes, a batch has 32
+    assert result.process == 2**28 + 800
     assert result.seconds is not None
     assert result.seconds > 0
 

@@ -240,7 +240,8 @@ def test_images_are_embedded_for_a_recipe_of_features(image_folder) -> None:
     assert any("weak embeddings" in warning or "pixels" in warning for warning in scores.provenance["warnings"])
 
 
-def test_cost_counts_shared_trainings_once(source) -> None:
+def test_cost_counts_shared_trainings_once(source, monkeypatch) -> None:
+    monkeypatch.setattr("paredown.scoring.costs.peak_memory", lambda: 2**28)
     plan = plan_trainings(["el2n", "grand", "forgetting", "memorization", "influence_max", "ddd"], 20_000)
     assert [(t.metrics, t.models, t.epochs, t.examples) for t in plan[:3]] == [
         (("el2n", "grand"), 10, 5, 20_000),
@@ -252,7 +253,8 @@ def test_cost_counts_shared_trainings_once(source) -> None:
     assert cost.models == 40
     assert sum(training.models * training.epochs for training in cost.trainings) == 20 * 2 + 20 * 4
     assert 0 < cost.seconds < 60
-    assert str(cost).startswith("40 networks x 2 or 4 epochs, about ")
+    assert cost.memory == 2**28 + 4 * source.dim * len(source)
+    assert str(cost).startswith("40 networks x 2 or 4 epochs; about 256")
     with pytest.raises(PareError, match="metric 'prototypes' trains nothing"):
         plan_trainings(["prototypes"], 10)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -26,7 +27,12 @@ from paredown.training.devices import require_torch, torch_threads
 from paredown.training.ensembles import MEMBERS_AT_ONCE, train_ensemble, trains_stacked
 from paredown.units import format_duration, format_size
 
-__all__ = ["ScoringCost", "TrainingCost", "estimate_scoring", "estimate_training", "plan_trainings"]
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+__all__ = ["ScoringCost", "TrainingCost", "estimate_scoring", "estimate_training", "peak_memory", "plan_trainings"]
 
 _BATCHES = 3  # per epoch of a timed training
 _PIECE = 512, 4096  # rows that are compared with so many others at most, to see how long it takes
@@ -34,10 +40,11 @@ _PIECE = 512, 4096  # rows that are compared with so many others at most, to see
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """All trainings behind some metrics, and about how many seconds they take here."""
+    """All trainings behind some metrics, and about how much time and memory they take here."""
 
     trainings: tuple[Training, ...]
     seconds: float
+    memory: int = 0  # bytes of the process: libraries, networks and their activations as measured, and the examples
 
     @property
     def models(self) -> int:
@@ -47,7 +54,8 @@ class TrainingCost:
         lengths = sorted({training.epochs for training in self.trainings})
         networks = "1 network" if self.models == 1 else f"{self.models} networks"
         epochs = "1 epoch" if lengths == [1] else f"{' or '.join(map(str, lengths))} epochs"
-        return f"{networks} x {epochs}, about {format_duration(self.seconds)}"
+        memory = f"; about {format_size(self.memory)} of memory" if self.memory else ""
+        return f"{networks} x {epochs}{memory}, about {format_duration(self.seconds)}"
 
 
 def plan_trainings(metrics: Sequence[str], n: int, **options: Any) -> tuple[Training, ...]:
@@ -69,8 +77,8 @@ def plan_trainings(metrics: Sequence[str], n: int, **options: Any) -> tuple[Trai
 def estimate_training(metrics: Sequence[str], source: Source, **options: Any) -> TrainingCost:
     """How many networks are trained for how long, and about how much time that takes.
 
-    A few steps of every kind of network are timed on random inputs of the right size; the data are not read. Reading
-    and encoding the examples and the recorders' own work come on top.
+    A few steps of every kind of network are timed on random inputs of the right size, and the memory of the process is
+    looked at; the data are not read. Reading and encoding the examples and the recorders' own work come on top.
     """
     require_torch("a metric that trains probes")
     plan = plan_trainings(metrics, len(source), **options)
@@ -84,7 +92,21 @@ def estimate_training(metrics: Sequence[str], source: Source, **options: Any) ->
             if key not in known:
                 known[key] = _seconds_per_row(training.recipe, training.models, dim, classes)
             seconds += known[key] * training.models * training.epochs * training.examples
-    return TrainingCost(plan, seconds)
+    held = max(len(source) * _row_bytes(training.recipe, dim) for training in plan)
+    return TrainingCost(plan, seconds, peak_memory() + held)
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has taken so far; 0 where the system does not tell."""
+    if resource is None:
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
+
+
+def _row_bytes(recipe: Recipe, dim: int) -> int:
+    """Of an example that is held for training."""
+    return 4 * dim if recipe.inputs == "features" else 3 * (recipe.image_size or 32) ** 2
 
 
 def _seconds_per_row(recipe: Recipe, models: int, dim: int, classes: int) -> float:
@@ -114,15 +136,16 @@ class ScoringCost:
     examples: int
     dim: int | None
     k: int | None
-    memory: int  # bytes
+    memory: int  # bytes that depend on the data
     seconds: float | None
     disk: int = 0  # bytes, for embeddings of images until the result is complete
+    process: int = 0  # bytes of the process besides: libraries, the network and its activations, as measured
 
     def __str__(self) -> str:
         size = f"{self.examples:,} examples" + (f" x {self.dim} dimensions" if self.dim else "")
         time_ = "" if self.seconds is None else f", about {format_duration(self.seconds)}"
         disk = f", {format_size(self.disk)} on disk until it is done" if self.disk else ""
-        return f"{size}; about {format_size(self.memory)} of memory{disk}{time_}"
+        return f"{size}; about {format_size(self.memory + self.process)} of memory{disk}{time_}"
 
 
 def estimate_scoring(
@@ -132,6 +155,10 @@ def estimate_scoring(
 
     Images are taken to be encoded by `pixels` unless a loaded encoder is given. The options are those of the metric.
     """
+    return replace(_estimate(source, metric, encoder, options), process=peak_memory())
+
+
+def _estimate(source: Source, metric: str, encoder: Encoder | None, options: dict[str, Any]) -> ScoringCost:
     n, entry = len(source), METRICS[metric]
     if entry.work is None:
         return ScoringCost(n, None, None, 64 * n, 0.0)
@@ -166,10 +193,12 @@ def _scoring_images(source: ImageSource, encoder: Encoder | None) -> ScoringCost
         memory = min(n, PCA_SAMPLE) * 3_072 + 64 * n
         return ScoringCost(n, None, None, memory, 2 * n * (reading + shrinking), _disk(n, COMPONENTS))
     some = some[:4]
+    before = peak_memory()
     vectors = encoder.encode([encoder.prepare(image) for image in some])  # the first time is slower than the rest
+    activations = (peak_memory() - before) * (encoder.batch_size - len(some)) // len(some)  # of a whole batch
     encoding = _seconds(lambda: encoder.encode([encoder.prepare(image) for image in some])) / len(some)
     dim = vectors.shape[1]
-    memory = min(4 * dim * n, 2**29) + 64 * n  # to embed them takes less than to fit prototypes to a sample
+    memory = activations + min(4 * dim * n, 2**29) + 64 * n  # fitting takes more than embedding
     return ScoringCost(n, None, None, memory, n * (reading + encoding), _disk(n, dim))
 
 

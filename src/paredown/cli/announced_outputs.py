@@ -1,4 +1,4 @@
-"""What a verb writes, told before it begins: so that it can be checked, and named when something stops the verb."""
+"""What a verb writes, announced before it begins, so that it can be checked, and named when the verb is stopped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.text import encodable, printable, quoted
 
 __all__ = ["RunningCommand", "check_workers", "command_line", "current", "starts_over"]
@@ -67,7 +67,7 @@ class RunningCommand:
             return f"{' and '.join(map(printable, complete))} is complete."
         if kept:
             (folder, kind), *_ = kept
-            return f"{kind} are kept in {printable(folder)}. Go on with: {command_line()}"
+            return f"{kind} are kept in {printable(folder)}. Resume with: {command_line()}"
         return f"nothing was written. Start again with: {command_line()}"
 
 
@@ -90,7 +90,7 @@ def command_line() -> str:
 def check_workers(workers: int | None) -> None:
     """Raise at a number of processes that cannot be."""
     if workers is not None and workers < 1:
-        raise PareError(f"workers must be at least 1, got {workers}.")
+        raise PareError(f"{argument('workers')} must be at least 1, got {workers}.")
 
 
 def _check_name(output: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from ast import literal_eval
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
@@ -14,9 +15,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from paredown.cli.choices import fill_choices
 from paredown.cli.terminal import say
+from paredown.text import quoted
 from paredown.version import __version__
 
-__all__ = ["JsonOption", "Overwrite", "app", "near_options"]
+__all__ = ["JsonOption", "Overwrite", "app", "as_option", "near_options"]
 
 # The groups of options (`rich_help_panel`) in the order in which they are shown; those without one are basics.
 _PANELS = ("Basics", "Selection", "Metric", "Training", "Input", "Scale", "Advanced")
@@ -33,6 +35,10 @@ _ALIASES = {
     "output": "--out",
     "random-state": "--seed",
 }
+
+
+# Arguments of Python functions whose option has another name.
+_OPTION_OF = {"columns": "--column", "out": "-o", "start": "--warm-start"}
 
 
 class _TidyHelp:
@@ -87,6 +93,19 @@ app = _App(
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
+
+
+def as_option(name: str, value: str | None) -> str:
+    """An argument of a Python function, with its value as Python writes it, as an option of the command line."""
+    option = _OPTION_OF.get(name, f"--{name.replace('_', '-')}")
+    given = None if value is None else literal_eval(value)
+    if given is None or given is True or given is ...:
+        return option
+    if name == "column":  # of imported scores
+        return f"{option} score={given}"
+    if isinstance(given, dict):
+        return " ".join(f"{option} {key}={item}" for key, item in given.items())
+    return f"{option} {quoted(given)}"
 
 
 def near_options(given: str, known: Iterable[str]) -> list[str]:

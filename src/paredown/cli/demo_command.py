@@ -10,7 +10,7 @@ import typer
 
 from paredown.cli.announced_outputs import current
 from paredown.cli.app import JsonOption, app
-from paredown.cli.terminal import Grid, compose, emit, progress_bar, say
+from paredown.cli.terminal import TextTable, compose, emit, progress_bar, say
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -87,7 +87,7 @@ def _show(rows: list[DemoRow], repeats: int) -> None:
     cells = {(row.method, row.keep_fraction): row for row in rows}
     full = next(row for row in rows if row.method == "full")
     fractions = sorted({row.keep_fraction for row in rows if row.method != "full"})
-    table = Grid(
+    table = TextTable(
         compose("Test accuracy in %, {} splits; with all {} examples {}", repeats, full.kept, _percent(full)),
         {"keep_fraction": "left", **{f"{fraction:g}": "right" for fraction in fractions}},
         caption=compose(

@@ -12,12 +12,13 @@ from paredown.cli.announced_outputs import current
 from paredown.cli.app import JsonOption, Overwrite, app
 from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
 from paredown.cli.source_options import IdFile, Sources, TrustSource, read_column, show_warnings
-from paredown.cli.terminal import Grid, aside, compose, emit, progress_bar, say
+from paredown.cli.terminal import TextTable, aside, compose, emit, progress_bar, say
 from paredown.text import quoted
 
 if TYPE_CHECKING:
     from paredown.selection import Selection
 
+_BALANCE_LOSS = 0.05  # of b, above which there is advice
 _SHOWN_CLASSES = 20  # rows of the class table on screen; the file has all of them
 
 
@@ -93,6 +94,7 @@ def prune(
         check_finished(out, {name: settings[name] for name in ("keep_fraction", "strategy", "quota", "seed")})
     source: Any = sources[0]
     table_labels: Any = None
+    unused_labels = False
     (metric, *more), model = scoring.metrics_and_model()
     if more:
         raise PareError(f"prune selects by one metric, but --metric {scoring.metric} was given; score takes several.")
@@ -104,12 +106,13 @@ def prune(
     else:
         options = scoring.metric_options([metric])
         source = scoring.open(sources)
+        unused_labels = metric == "prototypes" and source[0].labels is not None
         models |= {"overwrite": overwrite}
         encoder = ready_encoder(
             source, [metric], options, scoring.encoder, seed=scoring.seed, embeddings=scoring.embeddings, **models
         )
         if model is None:
-            announce(source, [metric], options, encoder)
+            announce(source, [metric], options, encoder, scoring.embeddings)
         options |= scoring.scoring_arguments() | {"encoder": encoder, "checkpoint": checkpoint} | models
     kept = prune_source(
         source,
@@ -135,8 +138,10 @@ def prune(
     def show() -> None:
         show_scoring(kept.rows.provenance)
         _show_selection(kept, table, b)
+        if unused_labels:
+            say("Hint: there are labels; --metric supervised_prototypes uses them, and may rank better.")
         if kept.already:
-            say("[bold]{}[/] was complete already: the same command wrote it before.", out)
+            say("[bold]{}[/] was already complete; nothing was changed.", out)
         else:
             say("Manifest, provenance and class table written to [bold]{}[/].", out)
         say("Next: paredown export {} --to ids -o kept.txt   (see paredown export --help)", quoted(out))
@@ -170,12 +175,10 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write the kept examples in the form your training job reads."""
-    from paredown.errors import unknown_name
-    from paredown.exporting import EXPORTS
+    from paredown.exporting import EXPORTS, check_export
     from paredown.exporting import export as export_manifest
 
-    if to not in EXPORTS:
-        raise unknown_name("export", to, EXPORTS)
+    check_export(to)
     given_files = () if ids is None else (ids,)
     current.writes(out, overwrite=overwrite, folder=EXPORTS[to].folder, sources=given_files)
     warnings: list[str] = []
@@ -197,7 +200,7 @@ def export(
     def show() -> None:
         show_warnings(warnings)
         if already:
-            say("{:,} kept examples were in [bold]{}[/] already: the same command wrote them before.", number, out)
+            say("[bold]{}[/] was already complete, with {:,} kept examples; nothing was changed.", out, number)
         else:
             say("{:,} kept examples written to [bold]{}[/] as {}.", number, out, to)
 
@@ -212,7 +215,12 @@ def _announce_table(source: Path, metric: str, memory: str) -> None:
     needed = table.in_memory_bytes
     if needed > parse_size(memory):
         size = format_size(needed)
-        aside("{}: {:,} rows would need about {}, so they are streamed (--memory).", source, len(table), size)
+        aside(
+            "{}: {:,} rows would need about {} of memory, more than --memory, so they are streamed.",
+            source,
+            len(table),
+            size,
+        )
 
 
 def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
@@ -226,7 +234,14 @@ def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:
         ranges = {column: heading for column, heading in ranges.items() if table[column].null_count < len(rows)}
         numbers = ("examples", "kept", "kept %", *ranges.values())
         title = compose("{} balance b: {:.3f} before, {:.3f} after", name, b["before"], b["after"])
-        shown = Grid(title, {name: "left", **dict.fromkeys(numbers, "right")})
+        caption = compose(
+            "b: size of the smaller of two {} over the larger, averaged over all pairs; 1 if all are equally large.{}",
+            "classes" if name == "class" else "clusters",
+            " Pruning made them less equal: raise --balance, or use --quota proportional."
+            if b["after"] < b["before"] - _BALANCE_LOSS
+            else "",
+        )
+        shown = TextTable(title, {name: "left", **dict.fromkeys(numbers, "right")}, caption=caption)
         for row in rows[:_SHOWN_CLASSES]:
             scores = ("" if row[column] is None else f"{row[column]:.4f}" for column in ranges)
             shown.add(

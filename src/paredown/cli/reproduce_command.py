@@ -9,7 +9,7 @@ import typer
 
 from paredown.cli.announced_outputs import check_workers, current
 from paredown.cli.app import JsonOption, app
-from paredown.cli.terminal import Grid, compose, emit, progress_bar, say
+from paredown.cli.terminal import TextTable, compose, emit, progress_bar, say
 from paredown.errors import PareError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _show(results: list[FigureResult]) -> None:
 
 def _show_rehearsed(rehearsed: dict[str, list[PlannedTraining]], names: list[str]) -> None:
     texts, numbers = ("figure", "data", "recipe", "as"), ("weights", "trainings", "FLOPs")
-    shown = Grid(
+    shown = TextTable(
         compose("what would be trained; every network was built and took a step"),
         {**dict.fromkeys(texts, "left"), **dict.fromkeys(numbers, "right")},
     )

@@ -24,7 +24,7 @@ from paredown.cli import (  # noqa: F401
     verify_command,
 )
 from paredown.cli.announced_outputs import current, starts_over
-from paredown.cli.app import app, near_options
+from paredown.cli.app import app, as_option, near_options
 from paredown.cli.terminal import aside, encode_all, flush
 from paredown.errors import PareError
 from paredown.workers import DEBUG
@@ -72,10 +72,10 @@ def run(arguments: list[str], *, debug: bool = False, interrupted: Callable[[], 
 
 def _explain(error: Exception) -> int:
     if isinstance(error, PareError):
-        _complain(error)
+        _complain(error.with_arguments(as_option))
     elif _is_full_disk(error):
         what = f"cannot write {current.named()}: the disk is full" if current.named() else "the disk is full"
-        _complain(f"{what}. Make room, or choose another output with -o.")
+        _complain(f"{what}. Free some space, or choose another output with -o.")
     elif _is_out_of_memory(error):
         what = f"to make {current.named()}" if current.named() else "for this"
         _complain(f"there is not enough memory {what}. Close other programs, or use less data or a smaller --memory.")

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from paredown.scores import Scores
 
 
+_SHOWN = 3  # of the hardest and easiest examples
+
+
 @app.command(epilog="Example: `paredown score embeddings.npy --labels labels.npy -o scores.parquet`")
 def score(
     scoring: ScoringOptions,
@@ -83,7 +86,7 @@ def score(
 
         def make() -> list[Scores]:
             if model is None:
-                announce(opened, metrics, options, encoder)
+                announce(opened, metrics, options, encoder, scoring.embeddings)
             return _score(opened, metrics, models, overwrite, options)
 
     data = {"sources": [source.identity() for source in opened], "metrics": metrics}
@@ -100,20 +103,41 @@ def score(
             write_scores(scored, out, overwrite=overwrite, sources=read)
         remove_parts(checkpoint, output=out)
     first = scored[0]
+    extremes = {scores.metric: _extremes(scores) for scores in scored}
 
     def show() -> None:
         for scores in scored:
+            if len(scored) > 1:
+                say("[bold]{}[/]", scores.metric)
             show_scoring(scores.provenance)
+            for end, examples in extremes[scores.metric].items():
+                say("{}: {}.", end.capitalize(), ", ".join(f"{e['id']} ({e['score']:.4g})" for e in examples))
         by = "" if len(scored) == 1 else f" by each of {len(scored)} metrics"
         which = "" if len(scored) == 1 else f" --metric {quoted(first.metric)}"
         if already:
-            say("[bold]{}[/] was complete already: the same scores, made before.", out)
+            say("[bold]{}[/] was already complete; nothing was changed.", out)
         else:
             say("{:,} scores{} written to [bold]{}[/].", len(first), by, out)
         say("Next: paredown prune {}{} -o DIR", quoted(out), which)
 
-    record = first.provenance if len(scored) == 1 else {"metrics": {s.metric: s.provenance for s in scored}}
+    records = {scores.metric: scores.provenance | extremes[scores.metric] for scores in scored}
+    record = records[first.metric] if len(scored) == 1 else {"metrics": records}
     emit({"scores": str(out), "examples": len(first), **record}, as_json=as_json, show=show)
+
+
+def _extremes(scores: Scores) -> dict[str, list[dict[str, Any]]]:
+    """The few hardest and easiest examples, ties in the order of the table."""
+    import numpy as np
+
+    order = np.argsort(scores.values, kind="stable")
+    ends = {"hardest": order[::-1][:_SHOWN], "easiest": order[:_SHOWN]}
+    return {
+        end: [
+            {"id": name, "score": value}
+            for name, value in zip(scores.ids[rows].tolist(), scores.values[rows].tolist(), strict=True)
+        ]
+        for end, rows in ends.items()
+    }
 
 
 def _read_finished(out: Path, metrics: list[str], request: str | None) -> list[Scores] | None:
@@ -131,9 +155,9 @@ def _check_scoring(higher_is: str | None, sources: list[Path] | None) -> None:
     from paredown.errors import PareError
 
     if not sources:
-        raise PareError("give what is to be scored: SOURCE, or scores computed elsewhere with --from.")
+        raise PareError("give something to score: SOURCE, or a file of scores computed elsewhere with --from.")
     if higher_is is not None:
-        raise PareError("--higher-is says how to read scores computed elsewhere; give their file with --from.")
+        raise PareError("--higher-is is for scores computed elsewhere; give their file with --from.")
 
 
 def _check_several(metrics: list[str], sources: list[Path], models: dict[str, Any]) -> None:
@@ -142,10 +166,10 @@ def _check_several(metrics: list[str], sources: list[Path], models: dict[str, An
     if len(metrics) == 1:
         return
     if len(sources) > 1:
-        raise PareError("an ensemble of sources is scored by one metric; give one, or one source.")
+        raise PareError("several sources are scored as an ensemble, by one metric; give one metric, or one source.")
     for name, flag in {"model": "--model", "start": "--warm-start", "save_model": "--save-model"}.items():
         if models[name] is not None:
-            raise PareError(f"{flag} goes with one metric, and {', '.join(metrics)} were given.")
+            raise PareError(f"{flag} works with one metric, but {', '.join(metrics)} were given.")
 
 
 def _check_import(file: Path, higher_is: str | None, sources: list[Path] | None) -> None:
@@ -153,12 +177,12 @@ def _check_import(file: Path, higher_is: str | None, sources: list[Path] | None)
 
     if higher_is is None:
         raise PareError(
-            f"{file}: does a high score mean a harder or an easier example? Say --higher-is harder, or easier."
+            f"{file}: does a high score mean a harder or an easier example? Give --higher-is harder or easier."
         )
     if higher_is not in ("harder", "easier"):
         raise unknown_name("value of --higher-is", higher_is, ("harder", "easier"))
     if sources and len(sources) > 1:
-        raise PareError(f"{file}: scores belong to one source, and {len(sources)} are given.")
+        raise PareError(f"{file}: scores belong to one source, but {len(sources)} were given.")
 
 
 def _score(

@@ -194,8 +194,10 @@ def ready_encoder(
 ) -> Any:
     """A network is loaded before the estimate, which measures it; `pixels` stays a name, to be fitted to the images.
 
-    Before that all is checked that can be, with the arguments of `check_scoring`.
+    Before that all is checked that can be, with the arguments of `check_scoring`. Embeddings that are complete need no
+    network.
     """
+    from paredown.embeddings import stored_encoder
     from paredown.embeddings.encoders import load_encoder
     from paredown.errors import PareError
     from paredown.scoring import check_scoring
@@ -205,8 +207,9 @@ def ready_encoder(
     images = any(isinstance(source, ImageSource) for source in sources)
     if encoder == "pixels" or not images or not _look_at_embeddings(metrics, options):
         return encoder
+    stored = None if checked["embeddings"] is None else stored_encoder(checked["embeddings"], encoder)
     try:
-        return load_encoder(encoder)
+        return stored or load_encoder(encoder)
     except PareError:
         if encoder == "auto":  # no network is here
             return "pixels"
@@ -219,11 +222,15 @@ def _look_at_embeddings(metrics: list[str], options: dict[str, Any]) -> bool:
     return any("embeddings" in METRICS[name].needs_with(options) for name in metrics)
 
 
-def announce(sources: list[Source], metrics: list[str], options: dict[str, Any], encoder: Any) -> None:
+def announce(
+    sources: list[Source], metrics: list[str], options: dict[str, Any], encoder: Any, embeddings: Path | None
+) -> None:
     """Say what is there and what scoring it will take, before it starts."""
+    from paredown.embeddings import stored_encoder
     from paredown.embeddings.encoders import Encoder
     from paredown.metrics import METRICS
     from paredown.scoring.costs import estimate_scoring, estimate_training
+    from paredown.sources import ImageSource, open_source
 
     network = encoder if isinstance(encoder, Encoder) else None
     training = [metric for metric in metrics if METRICS[metric].trains]
@@ -231,6 +238,9 @@ def announce(sources: list[Source], metrics: list[str], options: dict[str, Any],
     for source in sources:
         labels = "" if source.labels is None else f", {len(source.labels.classes)} classes"
         place = f"{source.location} ({source.kind}{labels})"
+        stored = None if network is None or embeddings is None else stored_encoder(embeddings, network.name)
+        if isinstance(source, ImageSource) and embeddings is not None and stored is not None:
+            place, source = f"{place}, embedded in {embeddings}", open_source(embeddings)
         for metric in (metric for metric in metrics if metric not in training):
             own = METRICS[metric].own_options(options)
             aside("{}: {}", place, estimate_scoring(source, metric=metric, encoder=network, **own))
@@ -239,7 +249,7 @@ def announce(sources: list[Source], metrics: list[str], options: dict[str, Any],
 
 
 def show_scoring(provenance: dict[str, Any]) -> None:
-    """What a user should know of how scores were made."""
+    """Print what a user should know about how scores were made."""
     report = provenance.get("report", {})
     if "encoder" in provenance.get("source", {}):
         say("Encoder: {}.", provenance["source"]["encoder"])
@@ -247,10 +257,22 @@ def show_scoring(provenance: dict[str, Any]) -> None:
     if "model" in provenance:
         say("Scored with the model {}; nothing was fitted.", provenance["model"]["fingerprint"])
     elif "k" in report:
-        others = report.get("k_sensitivity", {})
-        text = ", ".join(f"{value:.2f} at k = {k}" for k, value in others.items())
-        lowest = min(others.values(), default=1.0)
-        matters = "hardly" if lowest > 0.8 else "somewhat" if lowest > 0.5 else "much"
-        measured = f"rank correlation with the scores {text}: the choice of k matters {matters}" if text else ""
-        say("Prototypes: k = {}; {}.", report["k"], measured or "sensitivity to k not measured")
+        say("Prototypes: k = {}{}", report["k"], _k_sensitivity(report.get("k_sensitivity", {})))
+    if "reliability" in report:
+        say(
+            "Reliability: {:.2f} of 1; the scores of two halves of the {} networks have rank correlation {:.2f}.",
+            report["reliability"],
+            report["models"],
+            report["split_half"],
+        )
     show_skipped(provenance.get("skipped", []))
+
+
+def _k_sensitivity(correlations: dict[str, float]) -> str:
+    """How strongly scores depend on k, from their rank correlations with those at other k, and what to do about it."""
+    if not correlations:
+        return "."
+    k, lowest = min(correlations.items(), key=lambda item: item[1])
+    how = "hardly" if lowest > 0.8 else "somewhat" if lowest > 0.5 else "strongly"
+    advice = "" if lowest > 0.8 else "; try several, or average an ensemble (several SOURCEs)"
+    return f"; scores depend {how} on k (rank correlation {lowest:.2f} with k = {k}){advice}."

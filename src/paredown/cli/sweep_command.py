@@ -11,7 +11,7 @@ import typer
 
 from paredown.cli.announced_outputs import check_workers, current
 from paredown.cli.app import JsonOption, app
-from paredown.cli.terminal import Grid, aside, compose, emit, progress_bar, say
+from paredown.cli.terminal import TextTable, aside, compose, emit, progress_bar, say
 from paredown.units import format_duration
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _show_way(way: str, rows: list[ComparisonWithRandom]) -> None:
     from paredown.sweeps.pruning_verdicts import Effect
 
     headings = ("initial", "keep", "pruned", "random", "unpruned", "pruned - random", "z")
-    shown = Grid(compose("{}: test error in %", way), dict.fromkeys(headings, "right"))
+    shown = TextTable(compose("{}: test error in %", way), dict.fromkeys(headings, "right"))
     for row in rows:
         color = "" if row.effect is Effect.UNDECIDED else "green" if row.effect is Effect.HELPS else "red"
         shown.add(

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from paredown.text import encodable, printable
 
-__all__ = ["Grid", "aside", "compose", "emit", "encode_all", "flush", "progress_bar", "say"]
+__all__ = ["TextTable", "aside", "compose", "emit", "encode_all", "flush", "progress_bar", "say"]
 
 T = TypeVar("T")
 _SLOT = "\ufdd0"  # no character: where a value goes in a template
@@ -94,7 +94,7 @@ def _print(console: Console, text: Text) -> None:
     console.print(text, soft_wrap=not console.is_terminal, highlight=False)
 
 
-class Grid:
+class TextTable:
     """A table for people.
 
     Args:

@@ -65,7 +65,7 @@ def verify(
     ]
     emit({"verified": results}, as_json=as_json, show=show)
     if refused:
-        raise PareError("\n".join(map(str, refused)))
+        raise PareError("\n".join(error.message for error in refused))
     if any(result.problems for result in found):
         raise typer.Exit(1)
 

@@ -233,7 +233,7 @@ def _measure() -> None:
 
     from paredown.reproduce.setup import Setup
 
-    table = import_module(f"paredown.reproduce.{_FIGURE}").measure(Setup("tiny", 0, Path("parts"), {}, None, 1))
+    table = import_module(f"paredown.reproduce.figures.{_FIGURE}").measure(Setup("tiny", 0, Path("parts"), {}, None, 1))
     Path("measured.pickle").write_bytes(pickle.dumps(table))
 
 
@@ -245,9 +245,9 @@ def _reproduce(*options: str) -> Callable[[], int]:
     """A figure that is measured already, with parts such as figures share, and drawn without matplotlib."""
 
     def measure(setup: Any) -> Any:
-        from paredown.reproduce.setup import Scoring
+        from paredown.reproduce.setup import SharedScoring
 
-        setup.score(Scoring({"source": "x.npy", "labels": "y.npy"}, ("prototypes", "random"), {"k": 3}))
+        setup.score(SharedScoring({"source": "x.npy", "labels": "y.npy"}, ("prototypes", "random"), {"k": 3}))
         setup.run("commands:_square", [1, 2], common=3, label="squares")
         return pickle.loads(Path("measured.pickle").read_bytes())
 
@@ -256,7 +256,7 @@ def _reproduce(*options: str) -> Callable[[], int]:
 
         from paredown.reproduce import setup
 
-        figure: Any = import_module(f"paredown.reproduce.{_FIGURE}")
+        figure: Any = import_module(f"paredown.reproduce.figures.{_FIGURE}")
         figure.measure, figure.draw = measure, lambda table, png: png.write_bytes(b"a picture")
         setup.run_jobs = _jobs_here  # type: ignore[assignment]
         return _cli("reproduce", _FIGURE, "--size", "tiny", "--workers", "1", "-o", "figures", *options)()

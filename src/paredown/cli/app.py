@@ -120,7 +120,7 @@ def near_options(given: str, known: Iterable[str]) -> list[str]:
 def _expanded(function: Callable[..., None]) -> Callable[..., None]:
     """A verb whose parameters that are dataclasses became their fields: options that several verbs share."""
     hints = get_type_hints(function, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     parameters = []
     for name, parameter in inspect.signature(function).parameters.items():
         if name in groups:

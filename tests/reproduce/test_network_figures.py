@@ -206,7 +206,7 @@ def test_answers_of_humans_from_both_forms(stimuli, tmp_path) -> None:
         assert sorted(set(trials.image)) == ["boat1.png", "cat1.png", "cat2.png"]  # the oven is not shown
         assert len(trials) == 6
         assert trials.correct.sum() == 4
-    with pytest.raises(pdn.PareError, match="nobody answered"):
+    with pytest.raises(pdn.PareError, match="no human answered"):
         read_human_trials(stimuli, shown)
 
 

@@ -36,7 +36,8 @@ def reproduce(
         int | None, typer.Option(help="Processes, one thread each.", show_default="one per core")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check: build every network, show it one batch, count the work.")
+        bool,
+        typer.Option("--dry-run", help="Only check: build every network, run one batch, count the work."),
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Make again what is there already.")] = False,
     as_json: JsonOption = False,
@@ -98,8 +99,8 @@ def _as_dict(result: FigureResult) -> dict[str, Any]:
 
 def _show(results: list[FigureResult]) -> None:
     for result in results:
-        took = f"made in {result.seconds:.0f} s, {result.cpu_seconds:.0f} s of processors"
-        how = took if result.made else "there already"
+        took = f"made in {result.seconds:.0f} s, {result.cpu_seconds:.0f} CPU seconds"
+        how = took if result.made else "already there"
         say("[bold]{}[/]: {} ({})", result.name, result.png, how)
         for claim in result.claims:
             verdict = claim.verdict.value

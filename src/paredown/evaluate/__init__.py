@@ -1,4 +1,4 @@
-"""What pruning did to a model: class by class, out of distribution, beside humans, and in compute.
+"""What pruning did to a model: class by class, out of distribution, compared with humans, and in compute.
 
 Everything takes arrays (predictions, labels, images, features), so that any training framework will do.
 """

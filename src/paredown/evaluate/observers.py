@@ -103,7 +103,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class ObserverComparison:
-    """Measures of an observer beside humans (or of humans among themselves), one row per pair and condition."""
+    """Measures of an observer compared with humans (or of humans with each other), one row per pair and condition."""
 
     pairs: tuple[tuple[str, str, str, str], ...]  # data set, condition, observer, human
     agreements: tuple[Agreement, ...]

@@ -104,7 +104,7 @@ def reproduce_figures(
 ) -> list[FigureResult]:
     """Make figures of the paper: NAME.png, NAME.csv and NAME.json in the folder `out`, and one page, `results.md`.
 
-    A figure that is there already with the same settings is left alone, so that a stopped run goes on where it was.
+    A figure that already exists with the same settings is left alone, so a stopped run continues where it left off.
     What figures share, such as trained students, is kept in the folder `parts` beside them.
 
     Args:

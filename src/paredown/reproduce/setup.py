@@ -1,7 +1,7 @@
 """What a figure is made with: its size and seed, its data, and the trainings and scorings it asks for.
 
 Sweeps and scores are parts that figures share: each is kept in a folder named by a hash of its settings, so that a
-stopped run goes on where it was and a second figure finds what the first has trained.
+stopped run continues where it left off and a second figure finds what the first has trained.
 """
 
 from __future__ import annotations

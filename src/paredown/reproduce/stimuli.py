@@ -132,7 +132,7 @@ def read_human_trials(folder: Path, stimuli: Sequence[Stimuli]) -> Trials:
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(str(value))
     if not columns["image"]:
-        raise PareError(f"{folder}: nobody answered the stimuli; is it the data of the project model-vs-human?")
+        raise PareError(f"{folder}: no human answered these stimuli; is this the data of the project model-vs-human?")
     return Trials.of(columns)
 
 

@@ -61,7 +61,7 @@ def open_network(recipe: Recipe, weights: str | Path, *, classes: tuple[str, ...
 
 
 def without_head(weights: str | Path) -> Path:
-    """The weights of a network but for its last layer, in a file beside: what is taken along to other classes."""
+    """The weights of a network without its last layer, in a file next to it: what is transferred to other classes."""
     import torch
 
     file = Path(weights).with_suffix(".body.pt")

@@ -193,7 +193,7 @@ class Settings:
         return self
 
     def identity(self) -> dict[str, Any]:
-        """What every run of the sweep depends on beside its own values, as plain values."""
+        """What every run of the sweep depends on apart from its own values, as plain values."""
         return {
             "data": asdict(self.data),
             "student": {**_own(self.student), **self.student.resolve().settings()},

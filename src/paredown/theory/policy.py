@@ -199,7 +199,7 @@ def minimum_keep_fraction(theta: ArrayLike) -> Any:
     Appendix section 'Imperfect teacher-probe overlap': E x^2 = 1 - 2 gamma phi(gamma) / f = sin^2(theta) for the
     Gaussian cut at gamma, which holds a fraction f. The printed right-hand side is half of this second moment; the full
     moment gives 0.238 and 0.456 at 10 and 20 degrees, matching the 24 % and 46 % of the text, and the printed one 0.333
-    and 0.623. It is an estimate of where pruning stops to pay, not a bound: `large_alpha_error` falls all the way.
+    and 0.623. It is an estimate of where pruning stops paying, not a bound: `large_alpha_error` keeps falling.
     """
     angle = probe_angle(theta)
     values = np.array([_minimum_keep_fraction(np.radians(t)) for t in angle.flat]).reshape(angle.shape)

@@ -1,13 +1,13 @@
 """Fig. 1D: which end to keep on real data, by how much of it there is.
 
-Claims: keeping the hardest examples loses to chance when the initial set is small and wins when it is large; keeping
-the easiest does not win when it is large.
+Claims: keeping the hardest examples does worse than random subsets when the initial set is small and better when it is
+large; keeping the easiest does not win when it is large.
 
     paredown reproduce fig1d
 
 Expected: 7 minutes of two cores with MNIST, one with the digits (`--size paper`: 600 ResNet-18s on CIFAR-10 and 240
-probes, weeks of a GPU). At keep_fraction 0.25 keep-hard is several points worse than chance from 1,000 examples and
-more than a point better from 60,000.
+probes, weeks of a GPU). At keep_fraction 0.25 keep-hard is several points worse than random subsets from 1,000 examples
+and more than a point better from 60,000.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEEDS = {
 
 
 def plan(setup: Setup) -> FigurePlan:
-    """Both ends of EL2N, beside random subsets."""
+    """Both ends of EL2N, compared with random subsets."""
     return FigurePlan(
         sweeps={"ends": scaling_sweep(setup, strategy=["hard", "easy"])},
         datasets=(setup.dataset(),),
@@ -73,7 +73,7 @@ def judge(table: FigureTable) -> list[Claim]:
     easy = table.where(strategy="easy", initial_size=largest)
     return [
         Claim.judged(
-            "Keeping the hardest loses to chance from a small initial set and wins from a large one.",
+            "Keeping the hardest does worse than random subsets from a small initial set and better from a large one.",
             bool(crossed),
             f"{table.rows[0]['data']}: hard minus random, in points of test error: "
             + "; ".join(
@@ -101,7 +101,7 @@ def _told(rows: FigureTable) -> str:
 
 
 def draw(table: FigureTable, path: Path) -> None:
-    """Differences to chance over the initial size, a panel for each end; below zero pruning helped."""
+    """Differences to random subsets over the initial size, a panel for each end; below zero pruning helped."""
     with figure(path, size=(9.6, 4.2), ncols=2, sharey=True) as (_, panels):
         for axes, strategy in zip(panels, ("hard", "easy"), strict=True):
             rows = table.where(strategy=strategy)

@@ -9,7 +9,7 @@ Expected: 6 minutes of two cores with 10,000 embeddings of CIFAR-10, 3 of them f
 trainings of a ResNet-50 on ImageNet and those behind the scores). At keep_fraction 0.8 nine of ten metrics are within
 two standard deviations of the full set (83.55 ± 0.34 %), so not only a few; over 0.9 to 0.6 nine beat random, by 0.2
 (influence max) to 0.8 points (DDD). Prototypes equal memorization down to 0.7 and are half a point behind at 0.6. At
-0.2 keeping the hardest is 8 to 29 points worse than chance by every metric that is not noise.
+0.2 keeping the hardest is 8 to 29 points worse than random subsets by every metric that is not noise.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def draw(table: FigureTable, path: Path) -> None:
-    """Accuracy over the fraction kept: B the metrics there were before, C the prototypes beside memorization."""
+    """Accuracy over the fraction kept: B the metrics there were before, C prototypes compared with memorization."""
     with figure(path, size=(11.4, 5.4), ncols=2, sharey=True) as (drawn, panels):
         for axes, names, letter, title in zip(
             panels,

@@ -1,7 +1,7 @@
 """Beyond the paper: when not to keep the hardest. Wrong labels are hard, and keep-hard keeps them.
 
 Claims: none of the paper's; it curates its data. Here labels are replaced by other classes, and both ends of EL2N are
-compared with chance.
+compared with random subsets.
 
     paredown reproduce fig_noise
 
@@ -42,7 +42,7 @@ def plan(setup: Setup) -> FigurePlan:
 
 
 def measure(setup: Setup) -> FigureTable:
-    """Both ends against chance, and what `paredown sweep` says to each."""
+    """Both ends against random subsets, and what `paredown sweep` says to each."""
     table = FigureTable()
     for noise, config in plan(setup).sweeps.items():
         results = setup.sweep(config).table
@@ -80,7 +80,8 @@ def judge(table: FigureTable) -> list[Claim]:
 
     return [
         Claim.judged(
-            "(Not of the paper.) With wrong labels keeping the hardest loses to chance where it wins with clean ones.",
+            "(Not of the paper.) With wrong labels, keeping the hardest does worse than random subsets where it does "
+            "better with clean ones.",
             bool((noisy["z"] >= DECIDED).all() and (clean["z"] < DECIDED).any()),
             f"{rows.rows[0]['data']}: hard minus random, points of test error, at keep_fraction: clean labels "
             f"{told(clean)}; {worst:.0%} wrong {told(noisy)}.",
@@ -94,7 +95,7 @@ def judge(table: FigureTable) -> list[Claim]:
 
 
 def draw(table: FigureTable, path: Path) -> None:
-    """Differences to chance against the share of wrong labels; below zero pruning helped."""
+    """Differences to random subsets against the share of wrong labels; below zero pruning helped."""
     rows = table.where(kind="difference")
     fractions = sorted(rows.values("keep_fraction"))
     with figure(path, size=(9.6, 4.0), ncols=len(fractions), sharey=True) as (_, panels):

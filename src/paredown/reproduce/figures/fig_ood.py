@@ -57,7 +57,7 @@ def measure(setup: Setup) -> FigureTable:
         table.add("network", **way, dataset="none", accuracy=said.clean)
         for kind, by_severity in said.corrupted.items():
             table.add("network", **way, dataset=kind, accuracy=float(np.mean(by_severity)))
-        beside = {} if humans is None else _beside(said, seen, humans).by_dataset
+        beside = {} if humans is None else _compare_with_humans(said, seen, humans).by_dataset
         for entry in seen:
             right = np.mean(np.array(said.decisions[entry.dataset]) == np.array(entry.shapes))
             own = {name: value for name, value in beside.get(entry.dataset, {}).items() if name != "accuracy"}
@@ -69,8 +69,8 @@ def measure(setup: Setup) -> FigureTable:
     return table
 
 
-def _beside(said: StudentAnswers, stimuli: list[Stimuli], humans: Trials) -> ObserverComparison:
-    """One network beside every human, on the images that they answered."""
+def _compare_with_humans(said: StudentAnswers, stimuli: list[Stimuli], humans: Trials) -> ObserverComparison:
+    """One network compared with every human, on the images that they answered."""
     own = [
         Trials.of(
             {

@@ -75,7 +75,7 @@ def measure(setup: Setup) -> FigureTable:
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """The two probes at the strongest pruning, and where each stops to gain."""
+    """The two probes at the strongest pruning, and where each stops paying."""
     gain = table.where(kind="strong minus weak")
     z = gain["difference"] / gain["difference_stderr"]
     better, worse = int((z <= -DECIDED).sum()), int((z >= DECIDED).sum())

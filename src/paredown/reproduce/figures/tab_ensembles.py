@@ -5,7 +5,7 @@ Claims: averaging the scores of five encoders that differ in their seed alone ne
     paredown reproduce tab_ensembles
 
 Expected: 4 minutes of two cores with Fashion-MNIST, whose encoders are small and briefly trained by SimCLR, so that
-pruning by them is not expected to beat chance (`--size paper`: 60 ResNet-50s on ImageNet; the folder
+pruning by them is not expected to beat random subsets (`--size paper`: 60 ResNet-50s on ImageNet; the folder
 `imagenet_embeddings` then holds the embeddings of its training images by five encoders, in folders 0 to 4, as
 `paredown embed` makes them).
 """
@@ -69,7 +69,7 @@ def _scores_file(setup: Setup, data: Dataset) -> Path:
 
 
 def measure(setup: Setup) -> FigureTable:
-    """Every way against chance, and the ensemble against its members."""
+    """Every way against random subsets, and the ensemble against its members."""
     data = setup.dataset(limit=_LIMIT[setup.scale])
     file = _scores_file(setup, data)
     if not file.exists():
@@ -159,7 +159,7 @@ def judge(table: FigureTable) -> list[Claim]:
         apart.append((ensemble["gain"] - alone) / spread)
         told.append(
             f"{100 * fraction:g} % kept: ensemble {100 * ensemble['gain']:+.2f}, single {100 * alone:+.2f} points "
-            f"against chance, {apart[-1]:+.1f} standard errors apart"
+            f"against random subsets, {apart[-1]:+.1f} standard errors apart"
         )
     return [
         Claim.judged(

@@ -163,7 +163,9 @@ def _iterate(bracket: _Bracket) -> int:
     """
     signed = bracket.signed
     n_examples, n_features = signed.shape
-    w, sigma, newton_steps = _first_guess(signed), FIRST_SIGMA, 0
+    mean = signed.mean(axis=0)
+    w = mean / max(float(mean @ mean), np.finfo(float).eps)  # so long that its mean output meets the target 1
+    sigma, newton_steps = FIRST_SIGMA, 0
     working, rows, lam = np.arange(n_examples), ActiveRows(signed), np.zeros(n_examples)
     for round_number in range(MAX_ROUNDS):
         w, lam, steps = minimise_augmented_lagrangian(rows, lam, w, sigma)
@@ -186,12 +188,6 @@ def _iterate(bracket: _Bracket) -> int:
             working = np.concatenate([working, missing])
             rows, lam = ActiveRows(signed[working]), np.concatenate([lam, np.zeros(len(missing))])
     return newton_steps
-
-
-def _first_guess(signed: Array) -> Array:
-    """The mean of the signed examples, so long that its mean output meets the target 1."""
-    mean = signed.mean(axis=0)
-    return mean / max(float(mean @ mean), np.finfo(float).eps)
 
 
 def _failure(signed: Array, bracket: _Bracket) -> PareError:

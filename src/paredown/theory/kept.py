@@ -76,11 +76,9 @@ class OnTeacher:
 
     @property
     def anchor(self) -> Array:
-        """Measure u from the smallest kept field."""
         return self.lower
 
     def take(self, index: Index) -> OnTeacher:
-        """The same for some of the points."""
         return replace(self, lower=self.lower[index], upper=self.upper[index], mass=self.mass[index])
 
     def rule(self, w: Array, eta: Array, slack: Array, *, order: int) -> Rule:
@@ -120,9 +118,7 @@ class OffTeacher:
         return cls(np.stack([lower, -upper], axis=1), np.stack([upper, -lower], axis=1), mass, theta, anchor)
 
     def take(self, index: Index) -> OffTeacher:
-        """The same for some of the points."""
-        parts = (self.start, self.end, self.mass, self.theta, self.anchor)
-        return OffTeacher(*(part[index] for part in parts))
+        return OffTeacher(*(part[index] for part in (self.start, self.end, self.mass, self.theta, self.anchor)))
 
     def rule(self, w: Array, eta: Array, slack: Array, *, order: int) -> Rule:
         """Nodes in u; the v-integral over the kept interval is closed."""
@@ -153,10 +149,7 @@ class OffTeacher:
         u, weight = composite_rule(breaks, -reach, np.clip(anchor + (slack + SLACK) / w, -reach, reach), order=order)
 
         across = u * cos_delta[..., None]
-        first, second = (
-            (start[..., None] - across) / sin_delta[..., None],
-            (end[..., None] - across) / sin_delta[..., None],
-        )
+        first, second = ((edge[..., None] - across) / sin_delta[..., None] for edge in (start, end))
         lower, upper = np.minimum(first, second), np.maximum(first, second)
         teacher, teacher_above = u * (cos_eta / sin_eta)[..., None], (sin_eta > 0)[..., None]
         lower = np.where(teacher_above, lower, np.maximum(lower, teacher))
@@ -180,11 +173,9 @@ class FarDensity:
 
     @property
     def anchor(self) -> Array:
-        """Measure u from zero."""
         return np.zeros_like(self.theta)
 
     def take(self, index: Index) -> FarDensity:
-        """The same for some of the points."""
         return replace(self, theta=self.theta[index])
 
     def rule(self, w: Array, eta: Array, slack: Array, *, order: int) -> Rule:

@@ -171,19 +171,12 @@ def _alphas(prune: ArrayLike | None, total: ArrayLike | None, mass: Array, strat
     return alpha_tot * mass, alpha_tot
 
 
-OrderParameters = tuple[Array, Array, Array, Array, Array]  # R, rho, kappa, test_error, residual
-
-
-def _unsolved(alpha: Array) -> OrderParameters:
-    R, rho, kappa, test_error, residual = np.full((5, *alpha.shape), np.nan)
-    return R, rho, kappa, test_error, residual
-
-
-def _solve_thresholds(alpha: Array, lower: Array, upper: Array, mass: Array, theta: Array) -> OrderParameters:
+def _solve_thresholds(alpha: Array, lower: Array, upper: Array, mass: Array, theta: Array) -> Array:
+    """R, rho, kappa, test error and residual of every point, shape (5, points)."""
     everything = (lower == 0) & np.isinf(upper)  # the probe's angle drops out when nothing is pruned
     on_teacher = (theta == 0) | everything
     one_strip = (lower == 0) & ~on_teacher
-    outcome = _unsolved(alpha)
+    outcome = np.full((5, len(alpha)), np.nan)
     for group in (on_teacher, one_strip, ~on_teacher & ~one_strip):
         index = np.flatnonzero(group)
         if not len(index):
@@ -194,8 +187,7 @@ def _solve_thresholds(alpha: Array, lower: Array, upper: Array, mass: Array, the
             kept: KeptExamples = OnTeacher(low, up, np.where(everything[index], 1.0, f))
         else:
             kept = OffTeacher.between(low, up, f, angle, np.where(eta > 0, low, 0.0))
-        for whole, part in zip(outcome, _order_parameters(a, kept, (w, eta), angle), strict=True):
-            whole[index] = part
+        outcome[:, index] = _order_parameters(a, kept, (w, eta), angle)
     return outcome
 
 
@@ -215,14 +207,12 @@ def _first_guess(alpha: Array, lower: Array, upper: Array, mass: Array, theta: A
     return w, np.where(by_teacher, 0.0, theta)
 
 
-def _solve_density(
-    alpha: Array, theta: Array, density: Callable[[Array], Array], breaks: Sequence[float]
-) -> OrderParameters:
+def _solve_density(alpha: Array, theta: Array, density: Callable[[Array], Array], breaks: Sequence[float]) -> Array:
     inner = tuple(sorted({*_DENSITY_BREAKS, *(float(b) for b in breaks)}))
     if not all(0 <= b <= FAR for b in inner):
         raise PareError(f"breaks must lie between 0 and {FAR:g}, the largest |z| a density may reach, got {breaks!r}.")
     mass = _density_mass(density, inner)
-    outcome = _unsolved(alpha)
+    outcome = np.full((5, len(alpha)), np.nan)
     for group in (theta == 0, theta > 0):
         index = np.flatnonzero(group)
         if not len(index):
@@ -233,8 +223,7 @@ def _solve_density(
         else:
             kept = FarDensity(density, mass, np.array(inner), angle)
         guess = (1 / np.tan(np.pi / (2 + 2 * a)), 0 * a)
-        for whole, part in zip(outcome, _order_parameters(a, kept, guess, angle), strict=True):
-            whole[index] = part
+        outcome[:, index] = _order_parameters(a, kept, guess, angle)
     return outcome
 
 
@@ -252,12 +241,13 @@ def _density_mass(density: Callable[[Array], Array], breaks: tuple[float, ...]) 
     return mass
 
 
-def _order_parameters(alpha: Array, kept: KeptExamples, guess: tuple[Array, Array], theta: Array) -> OrderParameters:
+def _order_parameters(alpha: Array, kept: KeptExamples, guess: tuple[Array, Array], theta: Array) -> Array:
     student, residual = maximise_margin(alpha, kept, guess)
     along, across = student.w * np.cos(student.eta), student.w * np.sin(student.eta)
     length = np.sqrt(1 + student.w**2)
     rho = student.w * np.cos(theta - student.eta) / length
-    return along / length, rho, student.kappa, np.arctan2(np.sqrt(1 + across**2), along) / np.pi, residual
+    error = np.arctan2(np.sqrt(1 + across**2), along) / np.pi
+    return np.stack([along / length, rho, student.kappa, error, residual])
 
 
 def _refuse_unsolved(residual: Array, alpha: Array, mass: Array, theta: Array, strategy: str) -> None:

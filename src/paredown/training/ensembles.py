@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from paredown.errors import PareError
 from paredown.progress import Track, silent
 from paredown.training.examples import Examples, TrainingSet
-from paredown.training.loop import Trained, epoch_seed, make_optimizer, train
+from paredown.training.loop import Recording, Trained, epoch_seed, make_optimizer, train
 from paredown.training.networks import build_network, input_statistics
 from paredown.training.recipes import Recipe
 from paredown.training.schedule import learning_rate, steps_per_epoch
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
 MEMBERS_AT_ONCE = 10  # stacked: from there on caches are the limit, not the number of operations
 _STACKED = ("mlp", "linear")
 _BLOCK_BYTES = 64 * 2**20  # of logits and activations while predicting
-
-
-class Watcher(Protocol):
-    """Whoever wants to see every member's predictions while it trains, such as `paredown.Recorder`."""
-
-    def update(self, indices: Any, logits: Any, labels: Any, epoch: int) -> None:
-        """Rows of the examples, what the network said of them before the step, and their labels.
-
-        With `with_features` it is also given `features=`, what enters the last layer.
-        """
-        ...
 
 
 class Ensemble(ABC):
@@ -118,7 +107,7 @@ def train_ensemble(
     masks: NDArray[np.bool_] | None = None,
     epochs: int | None = None,
     draws: int | None = None,
-    recorders: Sequence[Watcher] | None = None,
+    recorders: Sequence[Recording] | None = None,
     with_features: bool = False,
     track: Track = silent,
 ) -> Ensemble:
@@ -136,7 +125,7 @@ def train_ensemble(
             not stacked have epochs of their own length.)
         recorders: one per member, shown what the member said of its rows before the step that learned from them. Rows
             drawn twice in an epoch are shown twice.
-        with_features: also show what enters the last layer. Stacked members only.
+        with_features: also give `update` what enters the last layer, as `features=`. Stacked members only.
         track: reports progress, an epoch at a time, or a member where they are trained in turn.
     """
     n, count = len(examples), len(seeds)
@@ -167,7 +156,7 @@ def train_ensemble(
     return _joined(trained)
 
 
-def _check(members: int, n: int, masks: NDArray[np.bool_], recorders: Sequence[Watcher] | None) -> None:
+def _check(members: int, n: int, masks: NDArray[np.bool_], recorders: Sequence[Recording] | None) -> None:
     if members == 0:
         raise PareError("an ensemble needs at least one seed.")
     if masks.shape != (members, n):
@@ -250,7 +239,7 @@ class _Stack:
 class _Window:
     """Shows watchers what members say, many rows at once: a watcher has the same work with few rows as with many."""
 
-    def __init__(self, watchers: Sequence[Watcher], labels: NDArray[np.int64], with_features: bool) -> None:
+    def __init__(self, watchers: Sequence[Recording], labels: NDArray[np.int64], with_features: bool) -> None:
         self.watchers, self.labels, self.with_features = watchers, labels, with_features
         self.waiting: list[tuple[NDArray[Any], ...]] = []
 

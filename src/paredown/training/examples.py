@@ -32,6 +32,9 @@ from paredown.units import parse_size
 _MARGIN = 256 / 224  # how much larger than the network's input an image is kept for `imagenet` augmentation
 _AHEAD = 2  # batches that may wait for the training step
 
+Batches = Sequence[NDArray[np.int64]]  # the rows of each
+Crops = Sequence[NDArray[np.floating]]  # four numbers in [0, 1) for each of them
+
 
 class TrainingSet(ABC):
     """Labelled inputs in a fixed order, from which batches are taken by row number."""
@@ -53,17 +56,11 @@ class TrainingSet(ABC):
         """Some rows, in the order given."""
 
     @abstractmethod
-    def batches(
-        self,
-        rows: Sequence[NDArray[np.int64]],
-        *,
-        size: int | None = None,
-        crops: Sequence[NDArray[np.floating]] | None = None,
-    ) -> Iterator[NDArray[Any]]:
+    def batches(self, rows: Batches, *, size: int | None = None, crops: Crops | None = None) -> Iterator[NDArray[Any]]:
         """The inputs of some batches of rows, one array for each.
 
         Images come as `size` x `size` pixels: their middle, or, with `crops`, a random-resized crop that four numbers
-        in [0, 1) per row decide (area, shape, place across and down).
+        per row decide (area, shape, place across and down).
         """
 
     @abstractmethod
@@ -96,13 +93,7 @@ class Examples(TrainingSet):
         rows = np.asarray(rows)
         return replace(self, inputs=self.inputs[rows], labels=self.labels[rows], ids=self.ids[rows])
 
-    def batches(
-        self,
-        rows: Sequence[NDArray[np.int64]],
-        *,
-        size: int | None = None,
-        crops: Sequence[NDArray[np.floating]] | None = None,
-    ) -> Iterator[NDArray[Any]]:
+    def batches(self, rows: Batches, *, size: int | None = None, crops: Crops | None = None) -> Iterator[NDArray[Any]]:
         for number, batch in enumerate(rows):
             if size is None:
                 yield self.inputs[batch]
@@ -143,13 +134,7 @@ class StreamedExamples(TrainingSet):
         rows = np.asarray(rows)
         return replace(self, rows=self.rows[rows], labels=self.labels[rows])
 
-    def batches(
-        self,
-        rows: Sequence[NDArray[np.int64]],
-        *,
-        size: int | None = None,
-        crops: Sequence[NDArray[np.floating]] | None = None,
-    ) -> Iterator[NDArray[Any]]:
+    def batches(self, rows: Batches, *, size: int | None = None, crops: Crops | None = None) -> Iterator[NDArray[Any]]:
         size = self.image_size if size is None else size
         with ThreadPoolExecutor(self.workers, thread_name_prefix="paredown-decode") as pool:
             waiting: deque[list[Future[NDArray[np.uint8]]]] = deque()
@@ -208,9 +193,13 @@ def load_examples(
     labels = _labels_of(source, labels_from, like)
     workers = default_workers() if workers is None else workers
     if recipe.inputs == "features":
-        if isinstance(source, ImageSource):
-            return _embedded(source, labels, like, encoder, seed, on_error, workers, track)
-        return _features(source, labels)
+        if not isinstance(source, ImageSource):
+            return _features(source, labels)
+        again = getattr(like, "encoder", None) or encoder  # a test set takes the encoder fitted to its training set
+        loaded = load_encoder(again, source=source, seed=seed, on_error=on_error, workers=workers, track=track)
+        encoded = encode(source, encoder=loaded, on_error=on_error, workers=workers, track=track)
+        kept = np.isin(source.ids, encoded.ids) if len(encoded) < len(source) else np.ones(len(source), bool)
+        return _features(encoded, labels[kept], loaded)
     if not isinstance(source, ImageSource):
         raise PareError(
             f"{source.location}: recipe {recipe.name!r} trains on images, and these are vectors ({source.kind}); give "
@@ -265,24 +254,6 @@ def _features(source: Source, labels: Labels, encoder: Encoder | None = None) ->
             f"fix them, or leave such rows out with {argument('on_error', 'skip')}."
         )
     return Examples(inputs, labels.codes, labels.classes, source.ids, encoder)
-
-
-def _embedded(
-    source: ImageSource,
-    labels: Labels,
-    like: TrainingSet | None,
-    encoder: str | Encoder | Callable[..., Any],
-    seed: int,
-    on_error: OnError,
-    workers: int,
-    track: Track,
-) -> Examples:
-    """Images as features; a test set is embedded by the encoder that its training set was fitted with."""
-    again = getattr(like, "encoder", None) or encoder
-    loaded = load_encoder(again, source=source, seed=seed, on_error=on_error, workers=workers, track=track)
-    encoded = encode(source, encoder=loaded, on_error=on_error, workers=workers, track=track)
-    kept = np.isin(source.ids, encoded.ids) if len(encoded) < len(source) else np.ones(len(source), bool)
-    return _features(encoded, labels[kept], loaded)
 
 
 def _decoded(source: ImageSource, labels: Labels, size: int, on_error: OnError, workers: int, track: Track) -> Examples:

@@ -156,8 +156,13 @@ def _tiny_cnn(shape: Shape, n_classes: int, *, width: int = 16) -> torch.nn.Modu
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(flat, n_classes))
 
 
-def _residual(shape: Shape, n_classes: int, *, widths: Sequence[int], blocks: int) -> torch.nn.Module:
-    """He et al.'s residual network with basic blocks and a 3 x 3 stem, as is usual for 32 x 32 pixels."""
+def _slim_resnet(
+    shape: Shape, n_classes: int, *, widths: Sequence[int] = (16, 32, 64), blocks: int = 1
+) -> torch.nn.Module:
+    """He et al.'s residual network with basic blocks and a 3 x 3 stem, as is usual for 32 x 32 pixels.
+
+    ResNet-8 with one block a stage, ResNet-20 with three.
+    """
     import torch
     from torch import nn
 
@@ -186,16 +191,9 @@ def _residual(shape: Shape, n_classes: int, *, widths: Sequence[int], blocks: in
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, n_classes))
 
 
-def _slim_resnet(
-    shape: Shape, n_classes: int, *, widths: Sequence[int] = (16, 32, 64), blocks: int = 1
-) -> torch.nn.Module:
-    """ResNet-8 with one block a stage, ResNet-20 with three."""
-    return _residual(shape, n_classes, widths=widths, blocks=blocks)
-
-
 def _resnet18(shape: Shape, n_classes: int) -> torch.nn.Module:
     """ResNet-18 for small images. The paper says "a standard ResNet-18" and not which stem; 3 x 3 is the habit here."""
-    return _residual(shape, n_classes, widths=(64, 128, 256, 512), blocks=2)
+    return _slim_resnet(shape, n_classes, widths=(64, 128, 256, 512), blocks=2)
 
 
 def _resnet50(shape: Shape, n_classes: int) -> torch.nn.Module:

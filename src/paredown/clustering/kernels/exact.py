@@ -95,7 +95,7 @@ def find_doubts(products: NDArray[Any], error: NDArray[np.float64]) -> Doubts:
     every = np.arange(len(products))
     leader = products.argmax(axis=1)
     threshold = _threshold(products[every, leader], 2 * error)
-    products[every, leader] = _least(products.dtype)
+    products[every, leader] = -np.inf if products.dtype == np.float32 else np.iinfo(products.dtype).min
     second = products[every, products.argmax(axis=1)]  # finding it is quicker than comparing all with the threshold
     doubtful = np.flatnonzero(second >= threshold)
     row, rival = np.nonzero(products[doubtful] >= threshold[doubtful, None])
@@ -120,7 +120,3 @@ def _threshold(lead: NDArray[Any], below: NDArray[np.float64]) -> NDArray[Any]:
     if lead.dtype == np.float32:
         return round_down(threshold)
     return np.maximum(np.floor(threshold), np.iinfo(lead.dtype).min).astype(lead.dtype)
-
-
-def _least(dtype: np.dtype[Any]) -> Any:
-    return -np.inf if dtype == np.float32 else np.iinfo(dtype).min

@@ -10,10 +10,11 @@ import pytest
 import typer
 
 import paredown as pdn
-from paredown.cli.app import near_options
+from paredown.cli.app import as_option, near_options
 from paredown.cli.run import app
 from paredown.clustering.kernels import KERNELS
 from paredown.embeddings.encoders import ENCODERS
+from paredown.errors import PareError, argument
 from paredown.exporting import EXPORTS
 from paredown.selection import STRATEGIES
 from paredown.training.recipes import RECIPES
@@ -123,3 +124,24 @@ def test_an_unknown_option_is_answered_with_the_near_one(paredown) -> None:
     result = paredown("prune", "x.npy", "--keep", "0.5", "-o", "pruned")
     assert result.returncode == 2
     assert "no such option: --keep. Did you mean --keep-fraction?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("named", "in_python", "as_options"),
+    [
+        (argument("keep_fraction"), "keep_fraction", "--keep-fraction"),
+        (argument("overwrite", True), "overwrite=True", "--overwrite"),
+        (argument("on_error", "skip"), "on_error='skip'", "--on-error skip"),
+        (argument("split", "my set"), "split='my set'", "--split 'my set'"),
+        (argument("labels", ...), "labels=...", "--labels"),
+        (argument("balance", 0), "balance=0", "--balance 0"),
+        (argument("start"), "start", "--warm-start"),
+        (argument("columns", {"id": "NAME"}), "columns={'id': 'NAME'}", "--column id=NAME"),
+        (argument("column", "NAME"), "column='NAME'", "--column score=NAME"),
+    ],
+)
+def test_messages_name_arguments_in_python_and_options_on_the_command_line(named, in_python, as_options) -> None:
+    inner = PareError(f"give {named}.")
+    assert str(inner) == f"give {in_python}."
+    assert str(PareError(f"x: {inner.message}")) == f"x: give {in_python}."
+    assert inner.with_arguments(as_option) == f"give {as_options}."

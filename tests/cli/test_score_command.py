@@ -88,3 +88,22 @@ def test_pruning_is_by_one_metric(paredown, files) -> None:
     result = paredown("prune", "x.npy", "--metric", "prototypes,density", "-o", "pruned")
     assert result.returncode == 2
     assert "selects by one metric" in result.stderr
+
+
+def test_the_hardest_and_easiest_examples_and_the_reliability_are_shown(paredown, files, tmp_path) -> None:
+    command = ["score", "x.npy", "--labels", "y.npy", "--metric", "el2n", *QUICK, "-o", "s.parquet"]
+    shown = paredown(*command).stdout
+    said = json.loads(paredown(*command, "--json").stdout)
+    values = pdn.read_scores(tmp_path / "s.parquet").values
+    order = np.argsort(values)
+    assert [example["id"] for example in said["hardest"]] == order[:-4:-1].tolist()
+    assert [example["id"] for example in said["easiest"]] == order[:3].tolist()
+    assert said["hardest"][0]["score"] == values.max()
+    assert f"Hardest: {order[-1]} ({values.max():.4g}), " in shown
+    assert f"Reliability: {said['report']['reliability']:.2f} of 1; " in shown
+
+
+def test_labels_that_the_metric_ignores_are_pointed_out(paredown, files) -> None:
+    hint = "--metric supervised_prototypes uses them"
+    assert hint in paredown("prune", "x.npy", "--labels", "y.npy", "-o", "with").stdout
+    assert hint not in paredown("prune", "x.npy", "-o", "without").stdout

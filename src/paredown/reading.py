@@ -37,6 +37,7 @@ __all__ = [
     "check_memory",
     "check_name",
     "check_regular",
+    "check_rows",
     "damaged",
     "explain",
     "read_array",
@@ -300,6 +301,7 @@ def read_parquet(
     import pyarrow.parquet as pq
 
     with reading(path, what, remedy=remedy), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        check_rows(file, path)
         names = file.schema_arrow.names
         missing = [name for name in columns or () if name not in names]
         if missing:
@@ -310,13 +312,19 @@ def read_parquet(
         return table
 
 
+def check_rows(file: pq.ParquetFile, path: str | Path) -> None:
+    """Raise unless the row groups of a Parquet file add up to its rows; pyarrow makes room for what a group says."""
+    groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    if min(groups, default=0) < 0 or sum(groups) != file.metadata.num_rows:
+        raise PareError(f"{path}: damaged; its row groups do not add up to its {file.metadata.num_rows:,} rows.")
+
+
 def _parquet_size(file: pq.ParquetFile, columns: Sequence[str] | None) -> int:
     """At least how many bytes some columns take in memory, as the file declares them."""
     widths = [_width(field.type) for field in file.schema_arrow if columns is None or field.name in columns]
     groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
     whole = 0 if columns else sum(group.total_byte_size for group in groups)
-    rows = max(file.metadata.num_rows, sum(group.num_rows for group in groups))  # pyarrow makes room for the latter
-    return max(whole, rows * sum(widths))
+    return max(whole, file.metadata.num_rows * sum(widths))
 
 
 def _width(kind: pa.DataType) -> int:

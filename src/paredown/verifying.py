@@ -34,7 +34,7 @@ from paredown.files import (
     remove_folder,
 )
 from paredown.progress import Track, silent
-from paredown.reading import damaged, read_array, read_arrays, reading
+from paredown.reading import check_rows, damaged, read_array, read_arrays, reading
 from paredown.recorder.storage import read_recording
 from paredown.records import DIGESTS, is_intact, json_values, read_record
 from paredown.score_files import provenance_in
@@ -114,6 +114,7 @@ def _verify_table(path: Path) -> Verified:
     problems: list[Problem] = []
     try:
         with reading(path, "Parquet file"), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            check_rows(file, path)
             for batch in file.iter_batches():
                 batch.validate(full=True)
             kind = "manifest" if "keep" in file.schema_arrow.names else "scores"

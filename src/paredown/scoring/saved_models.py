@@ -176,7 +176,8 @@ def _read_record(path: str | Path, record: dict[str, Any], arrays: dict[str, NDA
         model = _load(metric, arrays, record["report"])
     classes = None if record["classes"] is None else tuple(str(name) for name in record["classes"])
     dim, provenance = record["dim"], record["provenance"]
-    if not isinstance(dim, int) or dim < 1 or not isinstance(provenance, dict):
+    plain = isinstance(provenance, dict) and isinstance(provenance.get("options", {}), dict)
+    if not isinstance(dim, int) or dim < 1 or not plain:
         raise PareError(f"{path}: the model is damaged; its dimensions or provenance are not what they should be.")
     centroids = arrays.get("centroids")
     if centroids is not None and (centroids.dtype.kind != "f" or centroids.shape != (len(centroids), dim)):

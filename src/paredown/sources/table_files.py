@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from paredown.columns import as_written, id_column, label_column
 from paredown.errors import PareError, argument
 from paredown.ids import join_ids, name_rows
-from paredown.reading import check_memory, damaged, read_parquet, reading
+from paredown.reading import check_memory, check_rows, damaged, read_parquet, reading
 from paredown.scores import Labels, join_labels
 from paredown.sources.base import Options, Skipped, VectorSource, natural_order
 from paredown.sources.image_files import ImageFiles
@@ -249,6 +249,7 @@ def _rows(file: Path) -> int:
 def _column_batches(file: Path, column: str, rows: int) -> Iterator[Any]:
     """A list column in blocks of rows, each checked to point at what is there."""
     with reading(file, "Parquet file"), pq.ParquetFile(file, page_checksum_verification=True) as opened:
+        check_rows(opened, file)
         if not _is_vector(opened.schema_arrow.field(column).type):
             raise PareError(
                 f"{file}: column {column!r} holds {opened.schema_arrow.field(column).type}, not embeddings."

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from paredown.columns import check_class_type, check_id_type, is_text, plain_text, value_type
 from paredown.errors import PareError
 from paredown.ids import id_array, join_ids, name_rows
-from paredown.reading import damaged, reading
+from paredown.reading import check_rows, damaged, reading
 from paredown.score_files import pick_score_column, provenance_of, score_files
 
 __all__ = ["Block", "ScoreTable", "open_table"]
@@ -193,6 +193,7 @@ def open_table(path: str | Path, *, metric: str | None = None) -> ScoreTable:
     first = 0
     for file in files:
         with reading(file, "Parquet file"), pq.ParquetFile(file) as opened:
+            check_rows(opened, file)
             schemas.append(opened.schema_arrow)
             in_file = 0
             for number in range(opened.metadata.num_row_groups):

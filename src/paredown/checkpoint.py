@@ -16,8 +16,6 @@ from paredown.reading import read_arrays
 from paredown.records import check_same, digest, json_values, read_record, write_record
 from paredown.text import with_article
 
-__all__ = ["Checkpoint", "check_state", "keep_settings", "remove_parts", "unfinished"]
-
 _KIND = "unfinished run"
 _SETTINGS = "settings.json"
 _OF_PART = "settings_digest"  # the array by which a part says what settings it was made under

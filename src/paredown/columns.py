@@ -18,19 +18,6 @@ from paredown.errors import PareError
 from paredown.ids import id_array, name_rows
 from paredown.scores import Labels, check_clusters
 
-__all__ = [
-    "as_written",
-    "check_class_type",
-    "check_id_type",
-    "cluster_column",
-    "id_column",
-    "is_text",
-    "is_whole",
-    "label_column",
-    "plain_text",
-    "value_type",
-]
-
 pc: Any = pyarrow.compute  # its functions are made at import, where type checkers do not see them
 
 # How a gap among numbers is written in a text file. In a column of text these are values like any other.

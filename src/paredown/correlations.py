@@ -7,8 +7,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["correlation", "rank_correlation"]
-
 
 def correlation(a: ArrayLike, b: ArrayLike, *, constant: float = math.nan) -> float:
     """Pearson's, over the rows where both are finite; `constant` where either has one value only."""

@@ -19,8 +19,6 @@ from paredown.scoring import score
 from paredown.selection import select
 from paredown.standard_errors import standard_error
 
-__all__ = ["DEMO_FRACTIONS", "DEMO_METHODS", "DemoRow", "load_digits", "run_demo"]
-
 DEMO_FRACTIONS = (0.1, 0.2, 0.4, 0.6, 0.8)
 
 

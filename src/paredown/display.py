@@ -12,8 +12,6 @@ from paredown.text import printable
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Introduced", "data_frame", "html_card", "shorten"]
-
 
 class Introduced:
     """An object whose `introduce` gives the few facts that its `repr` and its notebook view show, title first."""

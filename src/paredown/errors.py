@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 
-__all__ = ["PareError", "argument", "fraction_hint", "unknown_name"]
-
 # Characters of no text, which enclose an argument in a message.
 _START, _VALUE, _END = "\ufdd1", "\ufdd2", "\ufdd3"
 _ARGUMENT = re.compile(f"{_START}([a-z_]+)(?:{_VALUE}([^{_END}]*))?{_END}")

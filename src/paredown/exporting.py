@@ -28,8 +28,6 @@ from paredown.sources import Source, VectorSource, named_dataset, open_source
 from paredown.sources.base import FINGERPRINT
 from paredown.text import with_article
 
-__all__ = ["EXPORTS", "check_export", "export"]
-
 # Other names people give the exports.
 _ALIASES = {
     "datacomp": "uids",

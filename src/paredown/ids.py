@@ -17,18 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError, argument
 
-__all__ = [
-    "TEXT",
-    "check_ids",
-    "exact_array",
-    "find_ids",
-    "hash_ids",
-    "id_array",
-    "join_ids",
-    "name_rows",
-    "natural_order",
-]
-
 TEXT = np.dtypes.StringDType()
 _HASH_ROWS = 65_536  # rows hashed at once,
 _HASH_WORDS = 2**22  # and words of two code points in them: bounds the memory of the padded table

@@ -16,8 +16,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from paredown.errors import PareError
 
-__all__ = ["check_fields", "check_value", "parse_value"]
-
 _NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Mapping: "a table of settings"}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _PARSERS: dict[Any, Callable[[str], Any]] = {int: int, float: float, str: str, bool: lambda text: _TRUTH[text.lower()]}

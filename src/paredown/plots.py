@@ -15,23 +15,6 @@ from paredown.evaluate import ClassComparison
 from paredown.sweeps.summary import curves_by_way
 from paredown.text import printable
 
-__all__ = [
-    "COLORS",
-    "FRONTIER_COLOR",
-    "OPTIMUM_COLOR",
-    "RANDOM_COLOR",
-    "check_available",
-    "draw_classes",
-    "error_curves",
-    "figure",
-    "fraction_bar",
-    "fraction_color",
-    "panel_letter",
-    "plain_axis",
-    "plain_ticks",
-    "sweep_picture",
-]
-
 # A colour-blind-safe palette (Okabe and Ito), random always in grey.
 COLORS = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73", "#CC79A7")
 RANDOM_COLOR = "#777777"

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
-__all__ = ["Track", "silent"]
-
 T = TypeVar("T")
 
 

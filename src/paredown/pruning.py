@@ -28,14 +28,6 @@ from paredown.sources import Source
 from paredown.sources.base import files_fingerprint
 from paredown.units import parse_size
 
-__all__ = [
-    "check_finished",
-    "digest_of_scores",
-    "open_scores",
-    "prune",
-    "write_selection",
-]
-
 
 def prune(
     source: str | Path | ArrayLike | Source | Scores | Sequence[Source],

@@ -31,25 +31,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
-__all__ = [
-    "MEMORY",
-    "NpyHeader",
-    "check_memory",
-    "check_name",
-    "check_regular",
-    "check_rows",
-    "damaged",
-    "explain",
-    "read_array",
-    "read_arrays",
-    "read_bytes",
-    "read_json",
-    "read_npy_header",
-    "read_parquet",
-    "read_text",
-    "reading",
-]
-
 MEMORY = 2**30  # bytes that the contents of one file may take in memory, unless told otherwise
 _LONGEST_REASON = 200  # characters of a library's message that are passed on
 _DEFLATE_RATIO = 1032  # deflate cannot expand a byte to more

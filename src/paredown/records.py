@@ -17,23 +17,6 @@ from typing import Any, NamedTuple
 from paredown.errors import PareError
 from paredown.files import write_whole
 
-__all__ = [
-    "DIGESTS",
-    "SEAL",
-    "Change",
-    "canonical",
-    "changes",
-    "check_same",
-    "digest",
-    "is_intact",
-    "json_values",
-    "read_record",
-    "sealed_bytes",
-    "tuples",
-    "write_json",
-    "write_record",
-]
-
 DIGESTS = "digests.json"  # of the files of a finished sweep that do not carry their own, for `paredown verify`
 _SHOWN = 80  # characters of a value in a message
 

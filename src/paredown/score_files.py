@@ -23,30 +23,6 @@ from paredown.records import json_values, read_record, write_record
 from paredown.scores import Scores
 from paredown.version import __version__
 
-__all__ = [
-    "PARQUET_OPTIONS",
-    "check_table_name",
-    "check_table_output",
-    "is_changed",
-    "is_scores",
-    "manifest_file",
-    "manifest_schema",
-    "manifest_table",
-    "new_table",
-    "pick_score_column",
-    "provenance_in",
-    "provenance_metadata",
-    "provenance_of",
-    "read_manifest",
-    "read_scores",
-    "score_columns",
-    "score_files",
-    "scores_table",
-    "write_scores",
-    "write_sidecar",
-    "write_table",
-]
-
 # Pages carry checksums, which every reader of paredown verifies: a flipped bit is not taken for a score.
 PARQUET_OPTIONS: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 _PROVENANCE_KEY = b"paredown"

@@ -14,17 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Magnitudes",
-    "Tie",
-    "band_ranks",
-    "band_warning",
-    "constant_warning",
-    "crowding_warning",
-    "score_warnings",
-    "tie_warning",
-]
-
 # Range of constant scores, relative to their size: some hundred roundings of single-precision arithmetic.
 CONSTANT = 1e-5
 # Scores crowd at zero if three quarters of them are below this share of the 99th percentile. For a log-normal score

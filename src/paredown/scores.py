@@ -18,18 +18,6 @@ from paredown.ids import TEXT, check_ids, exact_array, id_array, name_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Batch",
-    "Labels",
-    "Scored",
-    "Scores",
-    "check_clusters",
-    "class_order",
-    "join_labels",
-    "unit_rows",
-    "usable_rows",
-]
-
 _PLAIN_LENGTHS = (2.0**-100, 2.0**127)  # of rows that float32 divides by; others need float64
 _EXACT_FLOAT = 2**53  # above it neighbouring whole numbers are the same floating-point number
 

@@ -8,8 +8,6 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["share_error", "standard_error"]
-
 Floats = NDArray[np.float64]
 
 

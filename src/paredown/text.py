@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from unicodedata import category
 
-__all__ = ["encodable", "printable", "quoted", "with_article"]
-
 
 def printable(value: object) -> str:
     r"""The text of a value on one line, with everything that is not visible written out.

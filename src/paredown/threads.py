@@ -9,8 +9,6 @@ from typing import Any
 import scipy.linalg  # noqa: F401 (loads its BLAS, so that the controller below finds it)
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_blas_thread"]
-
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """Run the block on one core, so that matrix products and factorisations give the same bits on any number of them.

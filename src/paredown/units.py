@@ -6,8 +6,6 @@ import re
 
 from paredown.errors import PareError
 
-__all__ = ["format_duration", "format_size", "parse_size"]
-
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _POWERS = {"": 0, "b": 0, "k": 1, "kib": 1, "m": 2, "mib": 2, "g": 3, "gib": 3, "t": 4, "tib": 4}
 _DECIMAL = {"kb": 1, "mb": 2, "gb": 3, "tb": 4}

@@ -41,8 +41,6 @@ from paredown.score_files import provenance_in
 from paredown.scoring.saved_models import read_model
 from paredown.sources.arrays import RECORD
 
-__all__ = ["Leftover", "Problem", "Verified", "clean", "verify"]
-
 
 @dataclass(frozen=True)
 class Problem:

@@ -35,8 +35,6 @@ from typing import Any, NamedTuple
 
 from paredown.errors import PareError
 
-__all__ = ["DEBUG", "Crew", "Outcome", "available_cores", "run_jobs", "worker_number"]
-
 _NUMBER = "PAREDOWN_WORKER"
 DEBUG = "PAREDOWN_DEBUG"  # set: workers print the tracebacks of jobs that fail
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from paredown.errors import PareError, argument
 from paredown.text import encodable, printable, quoted
 
-__all__ = ["RunningCommand", "check_workers", "command_line", "current", "starts_over"]
-
 
 @dataclass
 class RunningCommand:

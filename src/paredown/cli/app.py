@@ -18,8 +18,6 @@ from paredown.cli.terminal import say
 from paredown.text import quoted
 from paredown.version import __version__
 
-__all__ = ["JsonOption", "Overwrite", "app", "as_option", "near_options"]
-
 # The groups of options (`rich_help_panel`) in the order in which they are shown; those without one are basics.
 _PANELS = ("Basics", "Selection", "Metric", "Training", "Input", "Scale", "Advanced")
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import get_args
 
-__all__ = ["fill_choices"]
-
 
 def fill_choices(text: str) -> str:
     """A help text in which `{metrics}`, `{strategies}`, ... are replaced by what there is."""

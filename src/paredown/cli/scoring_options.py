@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from paredown.scoring.saved_models import FittedModel
     from paredown.sources import Source
 
-__all__ = ["ScoringOptions", "announce", "ready_encoder", "show_scoring"]
-
 # Options of metrics that are options of the verbs.
 _OWN = ("k", "kernel", "memory", "recipe", "members", "epochs", "pseudo_labels")
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-__all__ = ["Interrupted", "Signals"]
-
 _HANDLED = ("SIGINT", "SIGTERM", "SIGHUP")  # the last one when a terminal is closed; Windows has none
 _AGAIN_AFTER = 0.01  # seconds until a signal is sent again whose exception was raised where Python drops exceptions
 

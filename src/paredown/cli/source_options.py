@@ -14,17 +14,6 @@ from paredown.cli.terminal import say
 if TYPE_CHECKING:
     from paredown.sources import Source
 
-__all__ = [
-    "IdFile",
-    "SourceOptions",
-    "Sources",
-    "TrustSource",
-    "named_columns",
-    "read_column",
-    "show_skipped",
-    "show_warnings",
-]
-
 Sources = Annotated[
     list[Path],
     typer.Argument(

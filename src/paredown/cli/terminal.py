@@ -21,8 +21,6 @@ from rich.text import Text
 
 from paredown.text import encodable, printable
 
-__all__ = ["TextTable", "aside", "compose", "emit", "encode_all", "flush", "progress_bar", "say"]
-
 T = TypeVar("T")
 _SLOT = "\ufdd0"  # no character: where a value goes in a template
 

@@ -42,23 +42,6 @@ from paredown.sources.arrays import RECORD
 from paredown.sources.base import FINGERPRINT
 from paredown.version import __version__
 
-__all__ = [
-    "STATE",
-    "Store",
-    "StoreRecord",
-    "check_only_store",
-    "difference",
-    "finish_store",
-    "look_at_store",
-    "missing_shards",
-    "put_in_place",
-    "read_shard",
-    "read_store_record",
-    "replacement_of",
-    "start_store",
-    "write_shard",
-]
-
 STATE = "encoder.npz"  # what an encoder that is fitted to the images has learnt
 _KIND = "store of embeddings"
 _SHARD_KEY = b"paredown.shard"

@@ -21,8 +21,6 @@ from paredown.standard_errors import standard_error
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ClassChange", "ClassComparison", "compare_classes"]
-
 Floats = NDArray[np.float64]
 Correction = Literal["fdr", "holm"]
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError
 
-__all__ = ["Timing", "count_flops", "count_training_flops", "measure_saving", "time_call"]
-
 BACKWARD = 2.0  # forward passes that one backward pass costs: gradients of the inputs, and of the weights
 
 

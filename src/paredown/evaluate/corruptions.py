@@ -26,8 +26,6 @@ from paredown.standard_errors import share_error
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CORRUPTIONS", "CorruptionAccuracy", "corrupt", "measure_corruptions"]
-
 SEVERITIES = (1, 2, 3, 4, 5)
 ZOOM_STEPS = 8
 FOG_COLOR = 0.9

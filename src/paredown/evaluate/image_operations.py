@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["blur", "disc", "displace", "line", "rough_field", "smooth_field", "zoom"]
-
 Floats = NDArray[np.floating]
 SMOOTH = 0.08  # width of an elastic deformation / side
 ROUGHNESS = 1.6  # amplitude of fog falls as this power of the spatial frequency

@@ -21,8 +21,6 @@ from paredown.ids import name_rows
 from paredown.scores import Labels
 from paredown.standard_errors import share_error
 
-__all__ = ["LinearProbe", "linear_probe"]
-
 PENALTIES = tuple(10.0**power for power in range(-6, 2))
 ITERATIONS = 500
 

@@ -20,17 +20,6 @@ from paredown.errors import PareError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "CONTROLS",
-    "Agreement",
-    "ObserverComparison",
-    "Trials",
-    "compare_observers",
-    "join_trials",
-    "leave_out_conditions",
-    "measure_agreement",
-]
-
 # The condition of each of model-vs-human's data sets in which the images are left as they are.
 CONTROLS: dict[str, str] = {
     "colour": "cr",

@@ -17,8 +17,6 @@ from paredown.errors import PareError
 from paredown.ids import name_rows
 from paredown.standard_errors import share_error
 
-__all__ = ["ShapeBias", "map_decisions", "measure_shape_bias"]
-
 
 @dataclass(frozen=True)
 class ShapeBias:

@@ -14,8 +14,6 @@ from paredown.laws.forms import LAWS, Array, find_law
 from paredown.laws.law_verdicts import Doubt, LawVerdict, describe_comparison
 from paredown.laws.least_squares import solve
 
-__all__ = ["PAPER_LAWS", "Contender", "LawComparison", "compare"]
-
 # The two forms the paper fits to measured frontiers, and each with the asymptote that measured errors often have.
 PAPER_LAWS = ("power", "power with asymptote", "exponential", "exponential with asymptote")
 _CERTAIN = 0.95  # Akaike weight among the families from which a law is named

@@ -12,8 +12,6 @@ from scipy.stats import norm, t
 from paredown.errors import PareError
 from paredown.laws.forms import Array
 
-__all__ = ["BOOTSTRAP", "Curve", "Estimate", "column", "curve", "interval"]
-
 # A spread estimated from few runs is mostly chance, and a size whose runs happen to agree would pull the whole fit to
 # itself. Each size's relative variance is therefore averaged with that of all sizes, which counts as this many runs.
 _POOLED_RUNS = 10.0

@@ -14,8 +14,6 @@ from paredown.laws.forms import LAWS, Array
 from paredown.laws.law_verdicts import Doubt, PowerLawVerdict, describe_power_law_test
 from paredown.laws.least_squares import solve
 
-__all__ = ["LocalExponents", "PowerLawTest", "beats_power_law", "local_exponents"]
-
 _CERTAIN = 0.95
 
 

@@ -16,8 +16,6 @@ from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, column, interval
 from paredown.laws.forms import Array, Law, find_law
 from paredown.laws.least_squares import solve
 
-__all__ = ["LawFit", "fit"]
-
 _FEWEST = 4
 
 
@@ -137,6 +135,7 @@ def information_criterion(loss: Array, law: Law, curve: Curve) -> Array:
 
 
 def check_points(curve: Curve, fewest: int = _FEWEST) -> None:
+    """Raise if a curve has fewer sizes than a fit needs."""
     if len(curve) < fewest:
         raise PareError(
             f"a law needs {fewest} or more different sizes, got {len(curve)}: "

@@ -16,8 +16,6 @@ from scipy.special import gammaln
 
 from paredown.errors import unknown_name
 
-__all__ = ["LAWS", "Array", "Law", "find_law"]
-
 Array = NDArray[np.float64]
 
 

@@ -17,8 +17,6 @@ from paredown.errors import PareError
 from paredown.laws.curves import Curve, column, from_runs, same_length
 from paredown.laws.forms import Array
 
-__all__ = ["MeasuredFrontier", "MeasuredRow", "pareto_frontier"]
-
 
 class MeasuredRow(NamedTuple):
     """One point of a measured frontier."""

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from paredown.laws.comparing import LawComparison
     from paredown.laws.exponents import PowerLawTest
 
-__all__ = ["Doubt", "LawVerdict", "PowerLawVerdict", "describe_comparison", "describe_power_law_test"]
-
 
 class LawVerdict(Enum):
     """Which law a curve follows."""

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from paredown.laws.forms import Array, Law
 
-__all__ = ["LeastSquaresFit", "solve"]
-
 # Ranges of the searches. The decay of an error over all sizes, in e-folds; and b n of a factorial at the largest n.
 _DECAYS = np.geomspace(1e-2, 60.0, 48)
 _FACTORIAL_ENDS = np.geomspace(1e-2, 500.0, 400)

@@ -15,9 +15,6 @@ from paredown.option_types import check_value, parse_value
 from paredown.scores import Batch, Scored
 from paredown.training.recipes import Recipe, find_recipe
 
-__all__ = ["Metric", "Model", "Training", "Work", "one_of"]
-
-
 # What `fit` is given beside the options.
 _NOT_OPTIONS = ("source", "metrics", "seed", "track", "start", "checkpoint")
 

@@ -21,8 +21,6 @@ from paredown.training import Recipe, find_recipe
 from paredown.training.devices import torch_threads
 from paredown.training.ensembles import train_ensemble
 
-__all__ = ["DEFAULT_KINDS", "ddd_trainings", "diverse_recipes", "fit_ddd", "stratified_folds"]
-
 DEFAULT_KINDS = 10  # as in the paper
 
 _HIDDEN = ((128, 128), (), (32,), (256,), (64, 64), (128,), (32, 32), (64, 64, 64), (512,), (16,))

@@ -16,8 +16,6 @@ from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored
 from paredown.sources import VectorSource
 
-__all__ = ["Density", "budget_shares", "density_work", "fit_density"]
-
 _APART = 4.0  # more than two cosine distances differ by: puts the distances of each cluster into a range of its own
 
 

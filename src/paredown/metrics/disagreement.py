@@ -13,8 +13,6 @@ from paredown.errors import unknown_name
 from paredown.metrics.prediction_arrays import Values
 from paredown.metrics.uncertainty import plain_entropy, vote_variation
 
-__all__ = ["UNCERTAINTIES", "Votes", "misclassified"]
-
 UNCERTAINTIES = ("entropy", "mutual_information", "variation_ratio")
 
 

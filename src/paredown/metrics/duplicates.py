@@ -18,8 +18,6 @@ from paredown.metrics.prototypes import default_k, fit_prototypes, prototypes_wo
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 
-__all__ = ["duplicates_work", "earlier_distances", "fit_duplicates"]
-
 _FARTHEST = 2  # the largest cosine distance there is
 
 

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.errors import PareError
 from paredown.metrics.prediction_arrays import Values, column_sums, read_labels, read_numbers, read_probabilities
 
-__all__ = ["el2n", "error_lengths", "grand", "lengths_with_one"]
-
 
 def el2n(probabilities: ArrayLike, labels: ArrayLike) -> Values:
     """The length of the error vector, |p - onehot(y)|_2; higher is harder.

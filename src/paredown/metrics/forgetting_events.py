@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.metrics.prediction_arrays import Mask, Values, read_bools
 
-__all__ = ["forgetting", "forgetting_score", "was_forgotten"]
-
 
 def forgetting(correct: ArrayLike) -> Values:
     """How often an example went from classified rightly to wrongly; higher is harder.

@@ -12,8 +12,6 @@ from paredown.errors import PareError
 from paredown.ids import hash_ids, name_rows
 from paredown.scores import Batch, Scored
 
-__all__ = ["FrozenScores"]
-
 
 @dataclass(frozen=True)
 class FrozenScores:

@@ -22,8 +22,6 @@ from paredown.training import Recipe, find_recipe
 from paredown.training.devices import torch_threads
 from paredown.training.ensembles import train_ensemble
 
-__all__ = ["DEFAULT_VOTERS", "fit_variation_ratio", "variation_ratio_trainings"]
-
 DEFAULT_VOTERS = 40  # of which 12 did not train on an example
 
 

@@ -14,8 +14,6 @@ from paredown.metrics.frozen_scores import FrozenScores
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 
-__all__ = ["fit_k_center", "greedy_order", "k_center_work"]
-
 
 def fit_k_center(
     source: VectorSource, *, seed: int, most: int = 10_000, memory: int = 2**30, track: Track = silent

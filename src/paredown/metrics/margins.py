@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.metrics.prediction_arrays import Values, read_labels, read_numbers
 
-__all__ = ["aum", "label_margins", "margin", "mean_margin_score"]
-
 
 def margin(logits: ArrayLike, labels: ArrayLike) -> Values:
     """Minus the label's logit less the largest other one, -(z_y - max_{c != y} z_c); higher is harder.

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.errors import PareError
 from paredown.ids import name_rows
 
-__all__ = ["Mask", "Values", "column_sums", "read_bools", "read_labels", "read_numbers", "read_probabilities"]
-
 Values = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 

@@ -21,8 +21,6 @@ from paredown.training.devices import require_torch
 from paredown.training.ensembles import MEMBERS_AT_ONCE, trains_stacked
 from paredown.training.examples import TrainingSet, load_examples
 
-__all__ = ["Probes", "load_probes", "member_seeds", "portions", "remembered"]
-
 
 @dataclass(frozen=True)
 class Probes:

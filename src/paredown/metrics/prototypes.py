@@ -19,17 +19,6 @@ from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored, unit_rows
 from paredown.sources import VectorSource
 
-__all__ = [
-    "ClassPrototypes",
-    "Prototypes",
-    "choose_k",
-    "default_k",
-    "fit_prototypes",
-    "fit_supervised_prototypes",
-    "prototype_distance",
-    "prototypes_work",
-]
-
 SENSITIVITY_ROWS = 5_000  # sample on which the ranking at k is compared with k/3 and 3k
 _ITERATIONS = 30  # of k-means with its seeding and the sensitivity to k, roughly
 _SENSITIVITY_K = 10_000  # from which on that would take longer than the clustering

@@ -12,8 +12,6 @@ from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored
 from paredown.sources import VectorSource
 
-__all__ = ["RandomScores", "fit_random"]
-
 
 @dataclass(frozen=True)
 class RandomScores:

@@ -27,8 +27,6 @@ from paredown.training.devices import torch_threads
 from paredown.training.ensembles import train_ensemble, trains_stacked
 from paredown.training.schedule import steps_per_epoch
 
-__all__ = ["EARLY", "WATCHED", "epochs_of", "watch_training", "watched_trainings"]
-
 ACTIVE = "active_learning"
 WATCHED = (*RECORDED, ACTIVE)
 WINDOW = 10  # epochs that dyn_unc and tdds look at together, the recorder's default

@@ -26,8 +26,6 @@ from paredown.metrics.subset_training import subset_trainings, train_on_subsets
 from paredown.metrics.typicality import fit_typicality, typicality_work
 from paredown.recorder import RECORDED
 
-__all__ = ["METRICS", "check_options", "find_metric"]
-
 _TRAINED = ("embeddings", "labels", "training")  # images instead of embeddings, or clusters instead of labels, if asked
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from paredown.correlations import rank_correlation
 from paredown.metrics.prediction_arrays import Values
 
-__all__ = ["EnsembleScores", "models_needed", "reliability_facts", "spearman_brown"]
-
 _STEADY = 0.7  # the reliability below which the result carries a warning
 _NOISE = 0.3  # and that below which the warning says noise
 

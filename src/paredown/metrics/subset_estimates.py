@@ -16,8 +16,6 @@ from paredown.ids import name_rows
 from paredown.metrics.prediction_arrays import Mask, Values, read_bools
 from paredown.metrics.reliability import EnsembleScores
 
-__all__ = ["Influence", "balanced_masks", "estimate_influence", "estimate_memorization", "influence", "memorization"]
-
 _BLOCK = 2_048  # examples on each side of a block of pairs: some 200 MB of temporaries
 
 

@@ -23,8 +23,6 @@ from paredown.training.devices import torch_threads
 from paredown.training.ensembles import train_ensemble
 from paredown.training.examples import TrainingSet, load_examples
 
-__all__ = ["DEFAULT_MEMBERS", "SUBSAMPLED", "subset_trainings", "train_on_subsets"]
-
 SUBSAMPLED = ("memorization", "influence_max", "influence_sum_abs")
 DEFAULT_MEMBERS = 120  # memorization on 5,000 images is then reliable to 0.9; influence is not
 

@@ -16,8 +16,6 @@ from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored
 from paredown.sources import VectorSource
 
-__all__ = ["Typicality", "fit_typicality", "typicality_work"]
-
 
 @dataclass(frozen=True)
 class Typicality:

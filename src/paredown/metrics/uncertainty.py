@@ -9,8 +9,6 @@ from paredown.errors import PareError
 from paredown.ids import name_rows
 from paredown.metrics.prediction_arrays import Values, column_sums, read_bools, read_probabilities
 
-__all__ = ["entropy", "entropy_of_softmax", "plain_entropy", "variation_ratio", "vote_variation"]
-
 
 def entropy(probabilities: ArrayLike) -> Values:
     """The entropy of a prediction in nats, -sum_c p(c) log p(c); higher is harder.

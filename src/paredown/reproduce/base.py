@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SIZES", "Claim", "ClaimVerdict", "Figure", "FigureTable", "Size"]
-
 
 @dataclass(frozen=True)
 class Size:

@@ -18,8 +18,6 @@ from paredown.ids import hash_ids
 from paredown.scores import Labels
 from paredown.sources import ArrayImages, open_source
 
-__all__ = ["DATA", "Dataset", "find_dataset"]
-
 
 class _Facts(NamedTuple):
     title: str

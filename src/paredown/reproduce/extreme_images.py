@@ -25,17 +25,6 @@ from paredown.scores import Labels, Scores
 from paredown.sources import ArrayImages, ImageSource, open_source
 from paredown.sources.image_decoding import Skipped, decode_image
 
-__all__ = [
-    "NEEDS",
-    "SHOWN_TITLES",
-    "ImagesToShow",
-    "add_extremes",
-    "class_name",
-    "find_images",
-    "picture",
-    "plan_scores",
-]
-
 NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},
     "images": {"tiny": ("digits",), "cpu": ("cifar10", "fashion_mnist", "digits"), "paper": ("imagenet",)},

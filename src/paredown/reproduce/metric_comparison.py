@@ -22,26 +22,6 @@ from paredown.reproduce.setup import Setup, SharedScoring
 from paredown.scores import Scores
 from paredown.standard_errors import standard_error
 
-__all__ = [
-    "COMPARED_METRICS",
-    "FLOOR",
-    "METRIC_TITLES",
-    "NEEDS",
-    "PAPER_FRACTIONS",
-    "PROTOTYPES",
-    "SUPERVISED",
-    "Mean",
-    "accuracies",
-    "add_accuracies",
-    "benchmark_sweep",
-    "class_accuracies",
-    "mean",
-    "metric_style",
-    "score_benchmark",
-    "scorings",
-    "training_set",
-]
-
 NEEDS = {
     "main": {
         "tiny": ("digits",),

@@ -24,8 +24,6 @@ from paredown.sweeps.grid import scorings
 from paredown.sweeps.settings import Settings
 from paredown.training import Examples, Recipe, find_recipe, planned_steps, train
 
-__all__ = ["NetworkCost", "PlannedTraining", "network_cost", "rehearse"]
-
 _BATCH = 4  # images that are passed through a network to see that it learns from them
 
 

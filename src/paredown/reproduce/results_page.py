@@ -10,8 +10,6 @@ from paredown.files import write_whole
 from paredown.records import read_record
 from paredown.reproduce.base import Claim
 
-__all__ = ["SUMMARY", "summary", "write_summary"]
-
 SUMMARY = "results.md"
 
 

@@ -25,8 +25,6 @@ from paredown.sources import open_source
 from paredown.sweeps import read_settings
 from paredown.training import Examples, Recipe, load_examples
 
-__all__ = ["NAMES", "NEEDS", "STYLE", "StudentAnswers", "plan", "shown_stimuli", "students_answers"]
-
 NEEDS = {
     "main": {"tiny": ("digits",), "cpu": ("cifar10", "digits"), "paper": ("imagenet",)},
     "embeddings": {"tiny": ("digits",), "cpu": ("cifar10_features", "digits"), "paper": ("imagenet",)},

@@ -21,8 +21,6 @@ from paredown.reproduce.results_page import write_summary
 from paredown.reproduce.setup import Setup
 from paredown.version import __version__
 
-__all__ = ["FIGURES", "FigureResult", "rehearse_figures", "reproduce_figures"]
-
 # In the order of the paper. Each is a module of `figures/` with `measure`, `judge` and `draw`,
 # imported when it is made. Those with real data also have `NEEDS`, the data sets they take at each size, and `plan`,
 # what they train.

@@ -17,18 +17,6 @@ from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.setup import Setup
 from paredown.sweeps.summary import compare_with_random
 
-__all__ = [
-    "DECIDED",
-    "add_laws",
-    "beats_held",
-    "draw_frontier",
-    "draw_scaling",
-    "judge_exponents",
-    "judge_frontier",
-    "judge_level",
-    "scaling_sweep",
-]
-
 DECIDED = 3.0  # standard errors by which a difference must be off zero for a claim to rest on it
 
 

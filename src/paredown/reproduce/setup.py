@@ -27,8 +27,6 @@ from paredown.training import Recipe
 from paredown.version import __version__
 from paredown.workers import available_cores, run_jobs
 
-__all__ = ["FigurePlan", "Setup", "SharedScores", "SharedScoring"]
-
 T = TypeVar("T")
 
 

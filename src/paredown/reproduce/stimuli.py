@@ -20,8 +20,6 @@ from PIL import Image
 from paredown.errors import PareError
 from paredown.evaluate import Trials
 
-__all__ = ["CUE_CONFLICT", "Stimuli", "coarse_classes", "hybrids", "read_human_trials", "read_stimuli"]
-
 CUE_CONFLICT = "cue-conflict"
 # As model-vs-human names them -> their folder in texture-vs-shape.
 FOLDERS = {CUE_CONFLICT: "style-transfer-preprocessed-512", "edge": "edges", "silhouette": "filled-silhouettes"}

@@ -14,8 +14,6 @@ from paredown.progress import Track
 from paredown.reproduce.base import Claim, FigureTable, Size
 from paredown.theory import solve
 
-__all__ = ["add_dots", "agreement", "crossing", "draw_dots", "exponent", "floats"]
-
 # Two-sided 99.73 %, three standard errors of a Gaussian; with few draws Student's t needs more for the same certainty.
 _TAIL = 0.00135
 _ALLOWED_OUTSIDE = 0.05

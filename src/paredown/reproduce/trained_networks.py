@@ -17,8 +17,6 @@ from paredown.sweeps.jobs import weights_file
 from paredown.training import Examples, Recipe, Trained, TrainingSet
 from paredown.training.networks import build_network
 
-__all__ = ["TrainedStudent", "as_recipe", "open_network", "penultimate_features", "trained_students", "without_head"]
-
 
 class TrainedStudent(NamedTuple):
     """A student whose weights were kept."""

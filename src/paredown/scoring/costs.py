@@ -32,8 +32,6 @@ try:
 except ImportError:  # Windows
     resource = None
 
-__all__ = ["ScoringCost", "TrainingCost", "estimate_scoring", "estimate_training", "peak_memory", "plan_trainings"]
-
 _BATCHES = 3  # per epoch of a timed training
 _PIECE = 512, 4096  # rows that are compared with so many others at most, to see how long it takes
 

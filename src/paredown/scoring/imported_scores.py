@@ -27,8 +27,6 @@ from paredown.sources import Source
 from paredown.sources.base import files_fingerprint
 from paredown.version import __version__
 
-__all__ = ["HigherIs", "import_scores"]
-
 pc: Any = pyarrow.compute  # its functions are made at import, where type checkers do not see them
 
 HigherIs = Literal["harder", "easier"]

@@ -25,8 +25,6 @@ from paredown.metrics import METRICS, Model
 from paredown.reading import damaged, read_arrays
 from paredown.scores import Labels
 
-__all__ = ["FittedModel", "can_be_saved", "read_model", "write_model"]
-
 FORMAT, FORMAT_VERSION = "paredown model", 1
 _RECORD = "record"
 _REMEDY = f"A model is written with {argument('save_model', ...)}."

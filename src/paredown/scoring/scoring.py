@@ -26,8 +26,6 @@ from paredown.scoring.scoring_job import Job, recorded_options
 from paredown.sources import ImageSource, OnError, Source, VectorSource, open_source
 from paredown.version import __version__
 
-__all__ = ["check_scoring", "open_members", "request_digest", "score", "score_all"]
-
 
 def score(
     source: str | Path | ArrayLike | Source | Sequence[str | Path | Source],

@@ -26,8 +26,6 @@ from paredown.sources import Source, VectorSource
 from paredown.training.recipes import Recipe
 from paredown.version import __version__
 
-__all__ = ["Job", "recorded_options"]
-
 _PART_BATCHES = 32  # batches of 16 MiB between two checkpoints
 
 

@@ -9,20 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.scores import Labels
 
-__all__ = [
-    "PAPER_BALANCE",
-    "Quota",
-    "balance_of_counts",
-    "balance_score",
-    "best_of_each",
-    "class_floors",
-    "class_notes",
-    "class_quotas",
-    "common_level",
-    "default_balance",
-    "first_allowed",
-]
-
 PAPER_BALANCE = 0.5  # the appendix on class balance keeps at least half of what equal pruning would
 
 Quota = Literal["none", "proportional", "equal"]

@@ -26,8 +26,6 @@ from paredown.selection.streamed.score_table import ScoreTable, open_table
 from paredown.selection.streamed.streaming import select_streamed
 from paredown.units import parse_size
 
-__all__ = ["DEFAULT_MEMORY", "select"]
-
 DEFAULT_MEMORY = "1GiB"
 
 

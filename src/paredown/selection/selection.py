@@ -30,8 +30,6 @@ from paredown.selection.floors import balance_of_counts
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BATCH_ROWS", "ClassCounts", "KeptRows", "RowsInMemory", "Selection"]
-
 BATCH_ROWS = 131_072
 _ROW_GROUP = 2**20  # rows of the manifest written at once
 _REPEATABLE = ("strategy", "balance", "quota", "drop_hardest", "mix_random", "seed")

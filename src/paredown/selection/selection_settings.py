@@ -12,8 +12,6 @@ from paredown.errors import PareError, argument, fraction_hint, unknown_name
 from paredown.selection.floors import Quota, class_floors, class_quotas
 from paredown.selection.strategies import STRATEGIES
 
-__all__ = ["Places", "SelectionSettings"]
-
 
 class Places(NamedTuple):
     """How many examples are kept: of every group at least, and in all; by the order, and then at random."""

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MERITS", "STRATEGIES", "STRATIFIED_BINS", "distances", "median_of", "score_bins"]
-
 STRATIFIED_BINS = 50
 
 

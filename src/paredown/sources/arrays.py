@@ -27,8 +27,6 @@ from paredown.records import SEAL, is_intact
 from paredown.scores import Labels, join_labels
 from paredown.sources.base import OnError, Options, Skipped, VectorSource, natural_order
 
-__all__ = ["RECORD", "ArraySource", "NpySource", "load_column", "open_npz", "read_record"]
-
 RECORD = "embed.json"  # what `paredown embed` notes beside the shards of a store
 _REMEDY = "Run `paredown embed` again."
 

@@ -20,8 +20,6 @@ from paredown.reading import MEMORY, check_memory, read_bytes, reading
 from paredown.sources.matlab import matrices
 from paredown.sources.pickles import plain_pickle
 
-__all__ = ["Pixels", "pickled_item", "read_cifar_binary", "read_cifar_pickle", "read_idx", "read_mat"]
-
 _SIDE = 32  # of CIFAR's images
 _REMEDY = "Fetch it again."
 

@@ -17,8 +17,6 @@ from paredown.scores import Labels
 from paredown.sources.base import ImageSource, Options, VectorSource
 from paredown.sources.table_files import EMBEDDING_COLUMNS, ID_COLUMNS, LABEL_COLUMNS, pick_column
 
-__all__ = ["HuggingFaceImages", "HuggingFaceVectors", "load_dataset_folder", "open_dataset_folder"]
-
 
 def load_dataset_folder(path: Path, *, split: str | None = None) -> Any:
     """The `datasets.Dataset` in a folder; of several splits the named one, or `train`."""

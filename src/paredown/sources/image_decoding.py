@@ -12,8 +12,6 @@ from paredown.reading import check_regular, explain
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Skipped", "decode_image"]
-
 
 class Skipped(NamedTuple):
     """Something left out under on_error='skip': which example or file, and why."""

@@ -14,8 +14,6 @@ from paredown.reading import check_name, check_regular, damaged
 from paredown.scores import Labels
 from paredown.sources.base import ImageSource, Options, Skipped
 
-__all__ = ["IMAGE_SUFFIXES", "ImageFiles", "open_image_folder"]
-
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 
 

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from paredown.errors import PareError
 from paredown.reading import MEMORY, check_memory, read_bytes
 
-__all__ = ["matrices"]
-
 _HEADER = 128  # bytes
 _MATRIX, _COMPRESSED = 14, 15
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}

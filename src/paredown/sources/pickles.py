@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from paredown.reading import MEMORY, damaged, read_bytes
 
-__all__ = ["plain_pickle"]
-
 
 def plain_pickle(file: Path, *, memory: int | None = MEMORY) -> Any:
     """What a pickle holds, if that is plain containers, numbers, text and arrays of uint8; anything else is refused."""

@@ -11,8 +11,6 @@ from paredown.errors import PareError
 from paredown.sources.arrays import RECORD
 from paredown.sources.base import Options, Source
 
-__all__ = ["FORMATS", "SourceFormat", "find_format"]
-
 
 @dataclass(frozen=True)
 class SourceFormat:

@@ -32,8 +32,6 @@ from paredown.sources.pickles import plain_pickle
 if TYPE_CHECKING:
     from paredown.sources.image_files import ImageFiles
 
-__all__ = ["DATASETS", "ArrayImages", "named_dataset", "open_dataset"]
-
 _DIGITS = [str(digit) for digit in range(10)]
 _CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 _FASHION = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]

@@ -21,17 +21,6 @@ from paredown.scores import Labels, join_labels
 from paredown.sources.base import Options, Skipped, VectorSource, natural_order
 from paredown.sources.image_files import ImageFiles
 
-__all__ = [
-    "EMBEDDING_COLUMNS",
-    "ID_COLUMNS",
-    "LABEL_COLUMNS",
-    "ParquetSource",
-    "holds_embeddings",
-    "open_manifest",
-    "open_parquet",
-    "pick_column",
-]
-
 # Names tried in turn when the user names no column.
 EMBEDDING_COLUMNS = ("embedding", "embeddings", "vector", "features")
 ID_COLUMNS = ("id", "uid", "key")

@@ -15,8 +15,6 @@ from paredown.scores import Labels
 from paredown.sources.base import ImageSource, Options, Skipped, natural_order
 from paredown.sources.image_files import IMAGE_SUFFIXES
 
-__all__ = ["Member", "WebDataset", "read_members", "split_name"]
-
 
 class Member(NamedTuple):
     """One file inside a tar, with the key of the example it belongs to."""

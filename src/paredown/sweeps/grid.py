@@ -9,8 +9,6 @@ from typing import Any
 from paredown.records import digest
 from paredown.sweeps.settings import GridSettings
 
-__all__ = ["Run", "ScoringJob", "expand", "scorings"]
-
 
 @dataclass(frozen=True, order=True)
 class ScoringJob:

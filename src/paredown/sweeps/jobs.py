@@ -24,18 +24,6 @@ from paredown.training.ensembles import train_ensemble
 from paredown.training.loop import train
 from paredown.training.schedule import planned_steps
 
-__all__ = [
-    "measure_step",
-    "read_result",
-    "read_scores",
-    "run_student",
-    "score_initial_set",
-    "student_steps",
-    "weights_file",
-    "write_result",
-]
-
-
 _LONG_STEP = 1.0  # seconds from which a single step is measured well enough
 _MEASURED_STEPS = 5
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paredown.sweeps.summary import Advice, ComparisonWithRandom
 
-__all__ = ["FEWEST_SEEDS", "Effect", "PruningVerdict", "describe_advice", "describe_point", "name_way"]
-
 FEWEST_SEEDS = 3  # two always lie on one side of their mean each, whatever they measure
 
 

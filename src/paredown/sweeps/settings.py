@@ -18,8 +18,6 @@ from paredown.selection import STRATEGIES, default_balance
 from paredown.sources import named_dataset
 from paredown.training import RECIPES, Recipe, find_recipe
 
-__all__ = ["DataSettings", "GridSettings", "ProbeSettings", "Scorer", "Settings", "StudentSettings", "read_settings"]
-
 
 @dataclass(frozen=True)
 class DataSettings:

@@ -13,14 +13,6 @@ from scipy.special import stdtr
 from paredown.standard_errors import standard_error
 from paredown.sweeps.pruning_verdicts import FEWEST_SEEDS, Effect, PruningVerdict, describe_advice, name_way
 
-__all__ = [
-    "Advice",
-    "ComparisonWithRandom",
-    "advice",
-    "compare_with_random",
-    "curves_by_way",
-]
-
 SIGNIFICANT = 0.01  # two-sided p-value up to which a difference counts; with four seeds, 5.8 standard errors
 _DIGITS = 12  # of differences between shares of a test set; what is beyond is rounding
 

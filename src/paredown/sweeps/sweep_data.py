@@ -28,8 +28,6 @@ from paredown.sweeps.settings import DataSettings, Scorer
 from paredown.training import Recipe
 from paredown.training.examples import Examples, StreamedExamples, TrainingSet, image_bytes, load_examples
 
-__all__ = ["align_scores", "initial_rows", "initial_source", "open_data", "prepare_data"]
-
 _COPIED = 8 * 2**30  # bytes of training and test images, up to which they are decoded once and kept
 _ALL = 2**62  # a limit that nothing reaches
 _NOISE_SEED = 0x5EED

@@ -13,8 +13,6 @@ from paredown.training import Recipe
 from paredown.training.ensembles import MEMBERS_AT_ONCE, trains_stacked
 from paredown.training.schedule import steps_per_epoch
 
-__all__ = ["Workload", "probe_workloads", "student_workload", "total_seconds"]
-
 _PLANNED = ("recipe", "members", "epochs", "subset", "folds")  # options that decide how much is trained
 
 Workload = tuple[Recipe, int, list[int]]  # recipe, networks trained together, steps of every job

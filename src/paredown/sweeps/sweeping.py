@@ -28,8 +28,6 @@ from paredown.training.devices import available_workers
 from paredown.version import __version__
 from paredown.workers import Crew, Outcome
 
-__all__ = ["SweepPlan", "SweepResult", "plan_sweep", "sweep", "sweep_plan"]
-
 # How the jobs of a sweep are run: `function(common, job)` for each, outcomes as they come. A `Crew` does it in local
 # processes; anything with the signature of its `run_jobs` may take its place.
 Engine = Callable[..., Iterable[Outcome]]

@@ -12,8 +12,6 @@ from PIL import Image
 
 from paredown.errors import PareError, argument
 
-__all__ = ["Encoder", "Preprocess", "check_image_size", "encoder_of"]
-
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _FILTERS = {
     "bilinear": Image.Resampling.BILINEAR,

@@ -14,8 +14,6 @@ from paredown.embeddings.encoders.base import Preprocess
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PREPROCESS", "efficientnet_lite0"]
-
 PREPROCESS = Preprocess(interpolation="bicubic", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 # Of each stage: repeats, kernel, stride of the first, expansion, output channels.
 _STAGES = (

@@ -21,18 +21,6 @@ from paredown.reading import check_regular, damaged
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "Forward",
-    "Runtime",
-    "check_runtime",
-    "export_onnx",
-    "onnx_file",
-    "quiet",
-    "read_training",
-    "run_model",
-    "weights_hash",
-]
-
 Runtime = Literal["auto", "onnx", "torch"]
 _RUNTIMES = ("auto", "onnx", "torch")
 _AGREEMENT = 0.9999  # least cosine between an exported model and the original, on noise

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from paredown.errors import unknown_name
 
-__all__ = ["ENCODERS", "EncoderEntry", "find_entry"]
-
 
 @dataclass(frozen=True)
 class EncoderEntry:

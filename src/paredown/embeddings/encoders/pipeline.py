@@ -22,8 +22,6 @@ from paredown.sources import ImageSource, OnError, Skipped
 from paredown.sources.image_decoding import decode_image
 from paredown.workers import available_cores
 
-__all__ = ["Encoded", "default_workers", "encode_images", "prepared_images", "unreadable"]
-
 _AHEAD = 64  # prepared images that may wait: about two batches, 40 MB at 224 x 224
 
 

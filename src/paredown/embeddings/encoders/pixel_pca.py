@@ -18,8 +18,6 @@ from paredown.progress import Track
 from paredown.reading import damaged, read_arrays
 from paredown.sources import ImageSource, OnError, Skipped
 
-__all__ = ["COMPONENTS", "PCA_SAMPLE", "WEAK_ENCODER", "PixelPCA", "fit_pixel_pca", "pixel_encoder", "thumbnail"]
-
 SIDE = 32  # images are shrunk to SIDE x SIDE RGB before anything else
 COMPONENTS = 50  # the least bad number of components in experiments on Fashion-MNIST
 _EPSILON = 1e-6  # of the largest variance: components below it are noise

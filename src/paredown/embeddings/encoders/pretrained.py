@@ -27,8 +27,6 @@ from paredown.errors import PareError, argument
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PRETRAINED", "Network", "check_weights", "libraries", "load_network"]
-
 _BICUBIC = Preprocess(interpolation="bicubic")
 _SWAV_WEIGHTS = "swav_800ep_pretrain.pth.tar"
 

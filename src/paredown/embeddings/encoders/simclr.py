@@ -30,8 +30,6 @@ from paredown.sources import ImageSource, OnError, Skipped, Source, open_source
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SimCLR", "contrastive_loss", "expected_quality", "train_simclr"]
-
 _PROJECTION = 64  # dimensions in which views are compared; thrown away after training
 _LEAST_SCALE = 0.3  # smallest share of an image's area that a view shows
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-__all__ = ["import_torchvision"]
-
 _DEFINED: list[Any] = []  # a library's definitions last only as long as the object does
 
 

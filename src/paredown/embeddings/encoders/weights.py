@@ -13,8 +13,6 @@ from paredown.reading import reading
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["HEADS", "check_reachable", "downloads", "hub_folder", "load_state", "read_checkpoint", "strip_prefix"]
-
 _PATIENCE = 5.0  # seconds for the answer to one small request
 
 # What self-supervised methods put behind the trunk, and classifiers: not part of the embedding.

@@ -14,8 +14,6 @@ from paredown.errors import PareError
 from paredown.scores import Labels, class_order
 from paredown.selection.streamed.score_table import Block, ScoreTable
 
-__all__ = ["ClassCodes"]
-
 pc: Any = pyarrow.compute  # its functions are made at import, where type checkers do not see them
 
 _TABLE = 65_536  # whole numbers in a range no wider than this are looked up in a table

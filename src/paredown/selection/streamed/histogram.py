@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from paredown.selection.streamed.sort_keys import Order, Scan, sortable, unsortable
 
-__all__ = ["Histogram"]
-
 _MOST_BINS = 4_096  # one of them then holds some 0.1 % of the rows
 
 

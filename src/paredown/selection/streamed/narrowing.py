@@ -28,8 +28,6 @@ from paredown.selection.floors import best_of_each, first_allowed
 from paredown.selection.streamed.histogram import Histogram
 from paredown.selection.streamed.sort_keys import Order, Rows, Scan, unsortable
 
-__all__ = ["Cut", "Question", "count_rows", "find_cut", "value_at"]
-
 _FEW_IDS = 1_000  # looked up one by one, each for the price of a row group
 _HIGHEST = np.uint64(2**64 - 1)
 _ONE = np.uint64(1)

@@ -21,8 +21,6 @@ from paredown.ids import id_array, join_ids, name_rows
 from paredown.reading import check_rows, damaged, reading
 from paredown.score_files import pick_score_column, provenance_of, score_files
 
-__all__ = ["Block", "ScoreTable", "open_table"]
-
 pc: Any = pyarrow.compute  # its functions are made at import, where type checkers do not see them
 
 _BUFFER_BYTES = 2**20  # of a column chunk read at once, so that one giant row group does not fill the memory

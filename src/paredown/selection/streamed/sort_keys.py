@@ -20,8 +20,6 @@ from paredown.selection.strategies import distances
 from paredown.selection.streamed.class_codes import ClassCodes
 from paredown.selection.streamed.score_table import Block, ScoreTable
 
-__all__ = ["Limits", "Order", "Rows", "Scan", "sortable", "unsortable"]
-
 
 @dataclass(frozen=True)
 class Limits:

@@ -42,8 +42,6 @@ from paredown.selection.streamed.narrowing import Cut, Question, count_rows, fin
 from paredown.selection.streamed.score_table import ScoreTable
 from paredown.selection.streamed.sort_keys import Limits, Order, Rows, Scan
 
-__all__ = ["select_streamed"]
-
 
 def select_streamed(
     table: ScoreTable,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import paredown as pdn
@@ -12,6 +13,7 @@ from paredown.display import html_card, shorten
 from paredown.errors import PareError
 from paredown.scores import Labels, Scores
 from paredown.sources import open_source
+from paredown.sweeps.sweeping import SweepResult
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202e"
 
@@ -71,6 +73,15 @@ def test_data_frames(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(PareError, match=r"to_pandas\(\) needs pandas: pip install pandas"):
         hostile_scores().to_pandas()
+
+
+def test_sweeps(tmp_path) -> None:
+    table = pa.table({"initial_size": [60, 120], "keep_fraction": [0.5, 1.0], "strategy": ["hard", None]})
+    table = table.append_column("metric", [["el2n", None]])
+    result = SweepResult(tmp_path, table, (), ())
+    grid = "initial_size 60, 120, keep_fraction 0.5, 1, strategy hard, metric el2n"
+    assert repr(result) == f"<SweepResult: folder {tmp_path}, runs 2, {grid}>"
+    assert result.to_pandas()["initial_size"].tolist() == [60, 120]
 
 
 def test_shorten() -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paredown.checkpoint import keep_settings
+from paredown.display import Introduced, data_frame, shorten
 from paredown.errors import PareError
 from paredown.files import check_apart, claim_folder, clear_below, file_digest, locked, write_whole
 from paredown.progress import Track, silent
@@ -27,6 +28,9 @@ from paredown.training import find_recipe
 from paredown.training.devices import available_workers
 from paredown.version import __version__
 from paredown.workers import Crew, Outcome
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # How the jobs of a sweep are run: `function(common, job)` for each, outcomes as they come. A `Crew` does it in local
 # processes; anything with the signature of its `run_jobs` may take its place.
@@ -44,14 +48,26 @@ class SweepPlan:
     todo: tuple[Run, ...]
 
 
-@dataclass(frozen=True)
-class SweepResult:
+@dataclass(frozen=True, repr=False)
+class SweepResult(Introduced):
     """A finished sweep."""
 
     folder: Path
     table: pa.Table  # one row per run, see docs/sweeps.md
     failed: tuple[tuple[Run, str], ...]  # runs that ended in an error, and why
     unfinished: tuple[tuple[Run, str], ...]  # runs whose process died; the same command tries them again
+
+    def introduce(self) -> dict[str, str]:
+        facts = {"folder": str(self.folder), "runs": f"{self.table.num_rows:,}"}
+        for name in ("initial_size", "keep_fraction", "strategy", "metric"):
+            values = sorted({value for value in self.table[name].to_pylist() if value is not None})
+            facts[name] = shorten(f"{value:g}" if isinstance(value, float) else value for value in values)
+        facts |= {"failed": f"{len(self.failed):,}"} if self.failed else {}
+        return facts | ({"unfinished": f"{len(self.unfinished):,}"} if self.unfinished else {})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The table of runs as a data frame."""
+        return data_frame({name: self.table[name].to_pylist() for name in self.table.column_names})
 
 
 def sweep(

@@ -275,9 +275,9 @@ def test_several_unusable_rows() -> None:
     assert usable_rows(block).tolist() == [False, True, False, False, True, True]
     assert usable_rows(block.astype(np.float64)).tolist() == [False, True, False, False, True, True]
     assert usable_rows(np.array([[1e-60, 0.0]])).tolist() == [False]  # nothing is left of it in 32 bits
-    with pytest.raises(PareError, match=r"^x: embedding rows 5 \(id 0\), 7 \(id 2\), 8 \(id 3\) holds only zeros; "):
+    with pytest.raises(PareError, match=r"^x: embedding rows 5 \(id 0\), 7 \(id 2\), 8 \(id 3\) hold only zeros; "):
         unit_rows(block, ids=np.arange(6), first=5, where="x")
-    with pytest.raises(PareError, match=r"^x: embedding rows 1, 2 holds NaN or infinite values; .*-on-error skip\)\.$"):
+    with pytest.raises(PareError, match=r"^x: embedding rows 1, 2 hold NaN or infinite values; .*on_error='skip'\.$"):
         unit_rows(block[1:4], ids=np.arange(3), first=0, where="x")
 
 

@@ -129,7 +129,7 @@ BAD = [
     (["prune", "emb.npy", "-o", "out", "--labels", "short.txt"], r"there are 2 labels for 1797 examples"),
     (["prune", "emb.npy", "-o", "out", "--column", "label"], r"--column takes ROLE=NAME"),
     (["prune", "nan.npy", "-o", "out"], r"nan.npy: embedding row 5 holds NaN or infinite values"),
-    (["prune", "zero.npy", "-o", "out"], r"zero.npy: embedding rows 2, 9 holds only zeros"),
+    (["prune", "zero.npy", "-o", "out"], r"zero.npy: embedding rows 2, 9 hold only zeros"),
     (["prune", "empty.npy", "-o", "out"], r"empty.npy: the source is empty"),
     (["prune", "cut.npy", "-o", "out"], r"cut.npy: truncated"),
     (["prune", "nowhere", "-o", "out"], r"nowhere: there is no such file or folder"),

@@ -223,7 +223,7 @@ def unit_rows(block: NDArray[Any], *, ids: NDArray[Any], first: int, where: str)
     if len(bad):
         what = "only zeros" if norms[bad[0]] == 0 else "NaN or infinite values"
         raise PareError(
-            f"{where}: embedding {name_rows(bad + first, ids=ids[bad])} holds {what}; "
+            f"{where}: embedding {name_rows(bad + first, ids=ids[bad])} hold{'s' * (len(bad) == 1)} {what}; "
             f"fix the embeddings, or leave such rows out with {argument('on_error', 'skip')}."
         )
     units = vectors / np.clip(norms, *_PLAIN_LENGTHS)[:, None].astype(np.float32)

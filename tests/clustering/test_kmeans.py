@@ -288,6 +288,6 @@ def test_too_little_memory_for_the_sample_is_said(rng) -> None:
     rows = rng.normal(size=(4_000, 16))
     starved = pdn.score(rows, k=10, memory=8 * 16 * 300, sensitivity=False)  # 300 rows, in place of 2,560
     (warning,) = starved.provenance["warnings"]
-    assert "holds 30 rows per centroid to start k-means with, in place of 256" in warning
-    assert warning.endswith("--memory 1MiB is enough.")
+    assert "k-means starts from 30 rows per centroid instead of 256" in warning
+    assert warning.endswith("; 1 MiB would be enough.")
     assert pdn.score(rows, k=10, memory=2**20, sensitivity=False).provenance["warnings"] == []

@@ -124,7 +124,8 @@ def test_a_killed_run_redoes_one_portion(metric: str, source, trainings, tmp_pat
 def test_clusters_take_the_place_of_labels(digits) -> None:
     vectors = digits[0][:150]
     with pytest.raises(
-        PareError, match=r"'el2n' needs labels, and array has none; give them, or let clusters .*pseudo_labels"
+        PareError,
+        match=r"'el2n' needs labels, but array has none; .* clusters instead with pseudo_labels=True",
     ):
         pdn.score(vectors, metric="el2n")
     scores = pdn.score(vectors, metric="el2n", recipe=QUICK, pseudo_labels=True, k=5, threads=1)

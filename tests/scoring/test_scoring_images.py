@@ -123,20 +123,20 @@ def test_a_full_disk_at_the_end_does_not_cost_the_embeddings(
     verb, out, paredown, tmp_path, image_folder, small_shards, monkeypatch
 ) -> None:
     command = [verb, image_folder, "--encoder", "pixels", "-o", out]
-    real = pq.write_table
+    real = pq.ParquetWriter.write_table
 
-    def full(table, path, **options):
-        if path.name in (out, "manifest.parquet"):
+    def full(self, table, *arguments, **options):
+        if Path(self.where).name in (out, "manifest.parquet"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(table, path, **options)
+        real(self, table, *arguments, **options)
 
-    monkeypatch.setattr(pq, "write_table", full)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     result = paredown(*command)
     assert result.returncode == 2
     assert "the disk is full" in result.stderr
     store = tmp_path / f".{out}.parts" / "0" / "embeddings"
     assert len(list(store.glob("*.npy"))) == 9
-    monkeypatch.setattr(pq, "write_table", real)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", real)
     monkeypatch.setattr(embedding, "encode_images", None)  # nothing is left to encode
     assert paredown(*command).returncode == 0
     assert not (tmp_path / f".{out}.parts").exists()

@@ -398,6 +398,9 @@ def test_parts_that_are_missing_or_misspelt(config: dict[str, Any], tmp_path: Pa
         read_settings({"data": config["data"]})
     with pytest.raises(PareError, match=r"grid is a part, with its settings below \[grid\]; got 4"):
         read_settings({"data": config["data"], "grid": 4})
+    for number in (0, 10**12):
+        with pytest.raises(PareError, match=rf"\[grid\] seeds is how many, from 1 to 10,000; got {number}"):
+            read_settings({"data": {"source": "x.npy"}, "grid": {"seeds": number}})
     with pytest.raises(PareError, match=r"\[data\] has no source"):
         read_settings({"data": {}, "grid": config["grid"]})
     (tmp_path / "broken.toml").write_text("[grid\n")

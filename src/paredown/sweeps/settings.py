@@ -18,6 +18,8 @@ from paredown.selection import STRATEGIES, default_balance
 from paredown.sources import named_dataset
 from paredown.training import RECIPES, Recipe, find_recipe
 
+_MOST_SEEDS = 10_000  # of a grid: every one is a training for every point
+
 
 @dataclass(frozen=True)
 class DataSettings:
@@ -267,8 +269,8 @@ def _lists(values: Mapping[str, Any]) -> dict[str, Any]:
         if "seed" in given:
             raise PareError("[grid] has both seed and seeds; give one of them.")
         number = given.pop("seeds")
-        if not isinstance(number, int) or number < 1:
-            raise PareError(f"[grid] seeds is how many, at least 1; got {number!r}.")
+        if not isinstance(number, int) or not 1 <= number <= _MOST_SEEDS:
+            raise PareError(f"[grid] seeds is how many, from 1 to {_MOST_SEEDS:,}; got {number!r}.")
         given["seed"] = list(range(number))
     many = {name: value if isinstance(value, list | tuple) else (value,) for name, value in given.items()}
     return {name: given[name] if name == "unpruned" else tuple(value) for name, value in many.items()}

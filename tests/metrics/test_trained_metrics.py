@@ -273,7 +273,7 @@ def test_options_of_shared_metrics() -> None:
     ("options", "message"),
     [
         ({"metric": "el2n", "recipe": "mpl"}, r"unknown recipe 'mpl'; available: .* Did you mean 'mlp'"),
-        ({"metric": "el2n", "members": 0}, r"members and epochs must be at least 1, got 0 and None"),
+        ({"metric": "el2n", "members": 0}, r"members must be at least 1, got 0"),
         ({"metric": "el2n", "k": 3}, r"k is the number of clusters that take the place of labels; it needs pseudo"),
         ({"metric": "el2n", "threads": 0}, r"threads must be at least 1, got 0"),
         (

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.checkpoint import Checkpoint
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, argument, unknown_name
 from paredown.metrics.base import Training
 from paredown.metrics.disagreement import UNCERTAINTIES, Votes
 from paredown.metrics.frozen_scores import FrozenScores
@@ -101,8 +101,9 @@ def watch_training(
         raise PareError(f"uncertainty is an option of metric {ACTIVE!r}, which was not asked for.")
     probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, track=track)
     members = probes.recipe.probe_members if members is None else members
-    if members < 1 or (epochs is not None and epochs < 1):
-        raise PareError(f"members and epochs must be at least 1, got {members} and {epochs}.")
+    for name, number in (("members", members), ("epochs", epochs)):
+        if number is not None and number < 1:
+            raise PareError(f"{argument(name)} must be at least 1, got {number}.")
     of_features = [metric for metric in metrics if metric in _OF_FEATURES]
     if of_features and not trains_stacked(probes.recipe):
         raise PareError(

@@ -240,7 +240,7 @@ def _signed_examples(x: ArrayLike, y: ArrayLike) -> Array:
     if len(broken):
         raise PareError(
             f"x must be finite; {len(broken)} of its {len(examples)} rows hold NaN or infinity, the first is row "
-            f"{broken[0]}. Remove or mend them."
+            f"{broken[0]}. Remove or fix them."
         )
     wrong = np.flatnonzero(np.abs(labels) != 1)
     if len(wrong):

@@ -1,4 +1,4 @@
-"""Whether torch is there, and what it may use: threads, and which graphics card."""
+"""Whether torch is there, and what it may use: threads, and which GPU."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def torch_threads(threads: int | None) -> Iterator[None]:
 
 
 def available_workers() -> int:
-    """How many processes may train at once: one for every graphics card or, where there are none, for every core."""
+    """How many processes may train at once: one for every GPU or, where there are none, for every core."""
     if find_spec("torch") is None or version("torch").endswith("+cpu"):  # without the seconds of importing it
         return available_cores()
     import torch
@@ -45,7 +45,7 @@ def available_workers() -> int:
 
 
 def default_device() -> str:
-    """`cuda` where there is one, otherwise `cpu`; workers of one machine take its graphics cards in turn."""
+    """`cuda` where there is one, otherwise `cpu`; workers of one machine take its GPUs in turn."""
     import torch
 
     if not torch.cuda.is_available():

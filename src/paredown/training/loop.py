@@ -109,7 +109,7 @@ def train(
         test: examples of the same classes, on which accuracy is measured after every epoch.
         checkpoint: a folder for the state after every epoch. The same call goes on from there, or, where training is
             finished, only loads the result; the folder is the caller's to remove.
-        device: `cuda` where there is one, otherwise `cpu`; in a worker process, the graphics card of its number.
+        device: `cuda` where there is one, otherwise `cpu`; in a worker process, the GPU of its number.
         track: reports progress, a step at a time.
     """
     try:
@@ -198,7 +198,7 @@ def _gradients(
     """Add the gradient of the mean loss over a batch to the network's; logits and loss.
 
     A batch goes through in even pieces of at most `micro_batch` examples, each with its share in the mean. That is the
-    gradient of the whole; only batch norm tells, which sees a piece at a time, as on the paper's eight graphics cards.
+    gradient of the whole; only batch norm tells, which sees a piece at a time, as on the paper's eight GPUs.
     """
     import torch
     from torch.nn import functional as F

@@ -107,8 +107,8 @@ def _sum_up(compared: list[DemoRow]) -> None:
     wins = [row for row in compared if row.difference > 2 * row.difference_stderr]
     losses = [row for row in compared if row.difference < -2 * row.difference_stderr]
     say(
-        "Compared with random subsets of the same size, of {} pruned sets {} gave a significantly lower test error, {} a "
-        "higher one, and {} made no significant difference.",
+        "Compared with random subsets of the same size, of {} pruned sets {} gave a significantly lower test error, {} "
+        "a higher one, and {} made no significant difference.",
         len(compared),
         len(wins),
         len(losses),

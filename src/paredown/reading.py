@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
-MEMORY = 2**30  # bytes that the contents of one file may take in memory, unless told otherwise
+MEMORY = 2**30  # bytes that the contents of one file may take in memory by default otherwise
 _LONGEST_REASON = 200  # characters of a library's message that are passed on
 _DEFLATE_RATIO = 1032  # deflate cannot expand a byte to more
 _SPECIAL = {

@@ -58,7 +58,7 @@ def fit_ddd(
         recipe: how a network is trained, a name in `paredown.training.RECIPES`, or a recipe.
         members: number of kinds of network.
         folds: parts of the examples, each judged by networks that did not train on it.
-        epochs: epochs of training; as the recipe says unless told.
+        epochs: epochs of training; as the recipe says by default.
         pseudo_labels: train on clusters of the embeddings in place of labels.
         k: number of clusters that take the place of labels.
         threads: threads of torch.

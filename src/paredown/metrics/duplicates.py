@@ -47,7 +47,7 @@ def fit_duplicates(
     Args:
         source: the embeddings.
         seed: decides the order, the sample and the first centroids.
-        k: number of clusters; half the root of n unless told.
+        k: number of clusters; half the root of n by default.
         threshold: cosine distance up to which the report counts a row as a copy.
         method: which rows are clustered and how, a name in `clustering.kmeans.METHODS`.
         kernel: how rows are compared with centroids, a name in `clustering.kernels.KERNELS`.

@@ -53,7 +53,7 @@ def fit_variation_ratio(
         recipe: how a network is trained, a name in `paredown.training.RECIPES`, or a recipe.
         members: number of networks.
         subset: the share of the examples that a network trains on.
-        epochs: epochs of training; as the recipe says unless told.
+        epochs: epochs of training; as the recipe says by default.
         pseudo_labels: train on clusters of the embeddings in place of labels.
         k: number of clusters that take the place of labels.
         threads: threads of torch.

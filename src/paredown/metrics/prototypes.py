@@ -108,7 +108,7 @@ def fit_prototypes(
         method: which rows are clustered and how, a name in `clustering.kmeans.METHODS`.
         sample_per_centroid: rows of the sample for each prototype.
         iterations: rounds of k-means on the sample.
-        passes: rounds over all rows after those on the sample; as many as the method needs unless told.
+        passes: rounds over all rows after those on the sample; as many as the method needs by default.
         restarts: how often the sample is clustered anew; the best counts.
         sensitivity: measure how much the scores depend on k, for k below 10,000.
         kernel: how rows are compared with centroids, a name in `clustering.kernels.KERNELS`.

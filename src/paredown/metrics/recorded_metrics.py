@@ -38,7 +38,7 @@ _WINDOWED, _OF_FEATURES = (
 
 
 def epochs_of(metric: str, recipe: Recipe, n: int, epochs: int | None) -> int:
-    """For how long the probes of a metric are trained on `n` examples, unless told.
+    """For how long the probes of a metric are trained on `n` examples by default.
 
     A probe that has taken few steps ranks classes rather than examples, so that small sets get more epochs than the
     recipe's `probe_epochs`.
@@ -81,8 +81,8 @@ def watch_training(
         metrics: names of `WATCHED`.
         seed: decides first weights and row orders.
         recipe: how a network is trained, a name in `paredown.training.RECIPES`, or a recipe.
-        members: number of networks; the recipe's `probe_members` unless told. Their scores are averaged.
-        epochs: epochs of training; as the recipe says unless told. Then EL2N, GraNd and active learning train for its
+        members: number of networks; the recipe's `probe_members` by default. Their scores are averaged.
+        epochs: epochs of training; as the recipe says by default. Then EL2N, GraNd and active learning train for its
             `probe_epochs` as the paper does (and at least `probe_steps`), and the others for its `epochs`, as
             forgetting needs a whole training.
         pseudo_labels: train on clusters of the embeddings in place of labels.

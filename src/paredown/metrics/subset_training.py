@@ -51,7 +51,7 @@ def train_on_subsets(
         seed: decides subsets, first weights and row orders.
         recipe: how a network is trained, a name in `paredown.training.RECIPES`, or a recipe.
         members: number of networks. The report says how reliable scores from so many are, and warns where they are not.
-        epochs: epochs of training; as the recipe says unless told.
+        epochs: epochs of training; as the recipe says by default.
         subset: the share of the examples that a network trains on.
         test: labelled examples on which influence is measured; the training examples that a model did not train on
             unless given.

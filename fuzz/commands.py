@@ -315,7 +315,7 @@ COMMANDS: dict[str, Command] = {
     "prune-images": Command(
         _images, _cli("prune", "photos", "--encoder", "pixels", "--k", "2", "-o", "pruned"), {"pruned": ()}
     ),
-    "prune-scores": Command(_SCORED, _cli("prune", "scores.parquet", "--memory", "1", "-o", "pruned"), {"pruned": ()}),
+    "prune-scores": Command(_SCORED, _cli("prune", "scores.parquet", "--memory", "1B", "-o", "pruned"), {"pruned": ()}),
     "embed": Command(_images, _cli(*_EMBED), check=_store_is_whole_or_refused),
     "embed-resumed": Command(_half_embedded, _cli(*_EMBED), check=_store_is_whole_or_refused),
     "embed-overwrite": Command(

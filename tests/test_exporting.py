@@ -46,7 +46,7 @@ def test_image_folder(tmp_path, image_folder, pruned_images, link) -> None:
 def test_moved_or_changed_data(tmp_path, image_folder, pruned_images) -> None:
     manifest, kept = pruned_images
     image_folder.rename(tmp_path / "moved")
-    with pytest.raises(PareError, match=r"the data are no longer at .*images; give their new place with source="):
+    with pytest.raises(PareError, match=r"the data are no longer at .*images; say where they are with source="):
         pdn.export(manifest, to="paths", out=tmp_path / "paths.txt")
     assert pdn.export(manifest, to="paths", out=tmp_path / "paths.txt", source=tmp_path / "moved") == 30
     (tmp_path / "moved" / kept.ids[0]).unlink()

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import paredown as pdn
+from paredown.errors import PareError
 from paredown.scores import Scores
 from paredown.scoring.costs import estimate_scoring
 
@@ -262,3 +263,26 @@ def test_greyscale_palette_and_transparent_images_all_embed(tmp_path) -> None:
         Image.new("L", (9, 7), i * 20).convert(mode).save(tmp_path / f"{i}.png")
     Image.new("CMYK", (9, 7), (0, 100, 0, 0)).save(tmp_path / "x.jpg")
     assert len(pdn.score(tmp_path, k=2, sensitivity=False, encoder="pixels")) == 13
+
+
+def test_a_table_of_scores_is_of_the_metric_that_is_named(paredown, tmp_path) -> None:
+    scores = pdn.Scores(np.arange(10.0), np.arange(10), "aum")
+    pdn.write_scores(scores, tmp_path / "s.parquet")
+    said = "s.parquet holds scores by aum, not by el2n; leave out --metric, or give the data to be scored"
+    for memory in ("1GiB", "1B"):
+        refused = paredown("prune", "s.parquet", "--metric", "el2n", "--memory", memory, "-o", "out")
+        assert refused.returncode == 2
+        assert said in " ".join(refused.stderr.split())
+        assert not (tmp_path / "out").exists()
+    assert paredown("prune", "s.parquet", "--metric", "aum", "-o", "out").returncode == 0
+    kept = paredown("prune", "s.parquet", "-o", "other")
+    assert kept.returncode == 0
+    assert "Manifest, with its provenance, written to other." in kept.stdout
+    with pytest.raises(PareError, match="the data of these scores were never named; say where they are with source="):
+        pdn.export(tmp_path / "out", to="paths", out=tmp_path / "paths.txt")
+
+
+@pytest.mark.parametrize("given", ["0.5", True, None])
+def test_fractions_are_numbers(given) -> None:
+    with pytest.raises(PareError, match=f"keep_fraction must be a number, got {given!r}"):
+        pdn.select(np.arange(4.0), keep_fraction=given)

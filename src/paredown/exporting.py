@@ -137,7 +137,8 @@ def _open_again(
     location = recorded.get("location") if given is None else given
     named = isinstance(location, str | Path) and named_dataset(location) is not None  # whose folder is looked for
     if location is None or (isinstance(location, str | Path) and not named and not os.path.exists(location)):
-        raise PareError(f"the data are no longer at {location}; give their new place with {argument('source', ...)}.")
+        place = "of these scores were never named" if location is None else f"are no longer at {location}"
+        raise PareError(f"the data {place}; say where they are with {argument('source', ...)}.")
     source = open_source(location, ids=ids, on_error="skip", **recorded.get("opened_with", {}))
     before, now = str(recorded.get("fingerprint")), source.fingerprint()
     comparable = recorded.get("kind") == source.kind and before.startswith(FINGERPRINT) and now.startswith(FINGERPRINT)

@@ -17,10 +17,9 @@ from paredown.checkpoint import remove_parts
 from paredown.errors import PareError, argument
 from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
 from paredown.ids import hash_ids
-from paredown.metrics import DEFAULT_METRIC
 from paredown.progress import Track, silent
 from paredown.records import changes, read_record, write_json
-from paredown.score_files import is_scores, provenance_in, read_scores, score_columns, score_files
+from paredown.score_files import is_scores, provenance_in, provenance_of, read_scores, score_columns, score_files
 from paredown.scores import Labels, Scores
 from paredown.scoring import open_members, request_digest, score
 from paredown.selection import DEFAULT_MEMORY, ScoreTable, Selection, open_table, select
@@ -181,6 +180,18 @@ def write_selection(kept: Selection, folder: Path) -> None:
 
 
 def _metric_column(source: str | Path, metric: str | None) -> str | None:
-    """The metric if the table has a column of that name; the default metric is not asked of anyone's table."""
-    metric = metric or DEFAULT_METRIC
-    return metric if metric in score_columns(pq.read_schema(score_files(source)[0])) else None
+    """The column that a metric stands for in a table of scores, which must be of that metric; any if none is named."""
+    if metric is None:
+        return None
+    schema = pq.read_schema(score_files(source)[0])
+    columns = score_columns(schema)
+    if metric in columns:
+        return metric
+    made_by = provenance_of(schema).get("metric")
+    if columns != ["score"] or made_by != metric:
+        held = made_by if columns == ["score"] and made_by else ", ".join(columns)
+        raise PareError(
+            f"{source} holds scores by {held}, not by {metric}; leave out {argument('metric')}, or give the data to be "
+            "scored."
+        )
+    return None

@@ -95,12 +95,13 @@ def prune(
     source: Any = sources[0]
     table_labels: Any = None
     unused_labels = False
-    (metric, *more), model = scoring.metrics_and_model()
-    if more:
+    names, model = scoring.metrics_and_model()
+    metric: Any = names[0]
+    if len(names) > 1:
         raise PareError(f"prune selects by one metric, but --metric {scoring.metric} was given; score takes several.")
     models = {"model": model, "start": scoring.warm_start, "save_model": scoring.save_model}
     if len(sources) == 1 and is_scores(source):
-        table_labels = read_column(scoring.labels)
+        table_labels, metric = read_column(scoring.labels), scoring.metric  # that of the table unless one is named
         options = {name: value for name, value in models.items() if value is not None}  # refused by `prune`
         _announce_table(source, metric, scoring.memory)
     else:
@@ -143,7 +144,8 @@ def prune(
         if kept.already:
             say("[bold]{}[/] was already complete; nothing was changed.", out)
         else:
-            say("Manifest, provenance and class table written to [bold]{}[/].", out)
+            classes = " and class table" if (out / "classes.csv").exists() else ""
+            say("Manifest, with its provenance,{} written to [bold]{}[/].", classes, out)
         say("Next: paredown export {} --to ids -o kept.txt   (see paredown export --help)", quoted(out))
 
     emit(result, as_json=as_json, show=show)
@@ -207,7 +209,7 @@ def export(
     emit({"out": str(out), "to": to, "examples": number, "warnings": warnings}, as_json=as_json, show=show)
 
 
-def _announce_table(source: Path, metric: str, memory: str) -> None:
+def _announce_table(source: Path, metric: str | None, memory: str) -> None:
     from paredown.pruning import open_scores
     from paredown.units import format_size, parse_size
 

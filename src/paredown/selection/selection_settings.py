@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,10 @@ class SelectionSettings:
 
     def check(self) -> SelectionSettings:
         """Raise at the first that cannot be; return the options."""
+        for name in ("keep_fraction", "balance", "drop_hardest", "mix_random"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise PareError(f"{argument(name)} must be a number, got {value!r}.")
         if not 0 < self.keep_fraction <= 1:
             hint = fraction_hint(self.keep_fraction)
             raise PareError(f"{argument('keep_fraction')} must be in (0, 1], got {self.keep_fraction:g}.{hint}")

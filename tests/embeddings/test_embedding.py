@@ -135,7 +135,7 @@ def test_store_is_scored_pruned_and_exported_as_images(paredown, tmp_path, image
     image_folder.rename(tmp_path / "moved")
     result = paredown("export", "pruned", "--to", "images", "-o", "again")
     assert result.returncode == 2
-    assert "give their new place with --source" in result.stderr
+    assert "say where they are with --source" in result.stderr
     assert paredown("export", "pruned", "--to", "images", "-o", "again", "--source", "moved").returncode == 0
 
 

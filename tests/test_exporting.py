@@ -30,6 +30,25 @@ def test_ids_paths_and_indices(tmp_path, image_folder, pruned_images) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "indices.npy"), kept.indices)
 
 
+def test_a_selection_is_exported_as_its_manifest_is(tmp_path, image_folder, pruned_images) -> None:
+    manifest, kept = pruned_images
+    for to, name in (("ids", "ids.txt"), ("paths", "paths.txt"), ("indices", "indices.npy")):
+        pdn.export(manifest, to=to, out=tmp_path / name)
+        assert pdn.export(kept, to=to, out=tmp_path / f"of-{name}") == 30
+        assert (tmp_path / f"of-{name}").read_bytes() == (tmp_path / name).read_bytes()
+        assert pdn.export(kept, to=to, out=tmp_path / name) == 30  # the same export, which is complete
+    with pytest.raises(PareError, match=r"ids\.txt already exists"):
+        pdn.export(kept.at(0.2), to="ids", out=tmp_path / "ids.txt")
+
+
+def test_a_selection_of_plain_numbers_is_exported(tmp_path) -> None:
+    kept = pdn.select([3.0, 1.0, 2.0], keep_fraction=0.67, ids=["a", "b", "c"])
+    assert pdn.export(kept, to="ids", out=tmp_path / "kept.txt") == 2
+    assert (tmp_path / "kept.txt").read_text() == "a\nc\n"
+    with pytest.raises(PareError, match=r"the data of these scores were never named; say where they are with source="):
+        pdn.export(kept, to="paths", out=tmp_path / "paths.txt")
+
+
 @pytest.mark.parametrize("link", ["copy", "hard", "symbolic"])
 def test_image_folder(tmp_path, image_folder, pruned_images, link) -> None:
     manifest, kept = pruned_images
@@ -132,8 +151,8 @@ def test_wrong_exports_are_named(tmp_path, digits) -> None:
     pdn.prune(tmp_path / "emb.npy", keep_fraction=0.5, out=tmp_path / "p")
     for to, message in {
         "path": r"unknown export 'path'; available: .* Did you mean 'paths'\?",
-        "paths": r"a npy has no image files; export 'ids' or 'indices' instead",
-        "webdataset": r"resharding needs WebDataset tars, and this is a npy",
+        "paths": r"emb\.npy \(npy\) has no image files; export 'ids' or 'indices' instead",
+        "webdataset": r"emb\.npy \(npy\) has no tars",
         "uids": r"DataComp uids are 32 hexadecimal digits, and id '[0-9]+' is not",
     }.items():
         with pytest.raises(PareError, match=message):

@@ -41,8 +41,8 @@ def argument(name: str, value: object = None) -> str:
 
 
 def fraction_hint(given: float) -> str:
-    """What to add to the error for a fraction above one: it may be meant as a percentage."""
-    return f" Did you mean {given / 100:g}?" if 2 <= given <= 100 else ""
+    """What to add to the error for a fraction above one: a percentage may have been meant."""
+    return f" Did you mean {given / 100:g}?" if 5 <= given <= 100 else ""
 
 
 def unknown_name(kind: str, given: str, known: Iterable[str], *, aliases: Mapping[str, str] | None = None) -> PareError:

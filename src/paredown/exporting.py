@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -17,16 +18,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError, argument, unknown_name
-from paredown.files import check_apart, check_output, file_digest, finished_request, is_own, locked, new_output
-from paredown.ids import find_ids
+from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
+from paredown.ids import find_ids, hash_ids
 from paredown.progress import Track, silent
 from paredown.reading import check_regular
 from paredown.records import digest
-from paredown.score_files import manifest_file, read_manifest
+from paredown.score_files import read_manifest
 from paredown.scores import Labels
+from paredown.selection import Selection
 from paredown.sources import Source, VectorSource, named_dataset, open_source
 from paredown.sources.base import FINGERPRINT
-from paredown.text import with_article
 
 # Other names people give the exports.
 _ALIASES = {
@@ -40,6 +41,9 @@ _ALIASES = {
     "txt": "ids",
     "wds": "webdataset",
 }
+
+# Suffixes by which others tell what is in a file.
+_FORMATS = (".arrow", ".csv", ".json", ".jsonl", ".npy", ".npz", ".parquet", ".pt", ".tar", ".tsv", ".txt", ".zip")
 
 Link = Literal["copy", "hard", "symbolic"]
 
@@ -58,7 +62,7 @@ class _Kept(NamedTuple):
 
 
 def export(
-    manifest: str | Path,
+    manifest: str | Path | Selection,
     *,
     to: str,
     out: str | Path,
@@ -71,10 +75,10 @@ def export(
     track: Track = silent,
     warn: Callable[[str], object] = lambda _: None,
 ) -> int:
-    """Write the kept examples of a manifest in another form and return how many there are.
+    """Write the kept examples in another form and return how many there are.
 
     Args:
-        manifest: `manifest.parquet`, or the folder that `prune` wrote.
+        manifest: what `select` or `prune` returned, a `manifest.parquet`, or the folder that `prune` wrote.
         to: a name in `EXPORTS`.
         out: the file or folder to write.
         source: where the data are now, if they moved since they were scored.
@@ -84,18 +88,20 @@ def export(
         overwrite: replace an existing `out`.
         trust_source: take the data although they are not those that were scored, by their fingerprint.
         track: reports progress.
-        warn: is told what to know of the files: how many lie outside the folder of the list that names them.
+        warn: called with warnings, such as how many images lie outside the folder of the list that names them.
     """
-    check_export(to)
+    check_export(to, out)
     if link not in ("copy", "hard", "symbolic"):
         raise unknown_name("link", link, ("copy", "hard", "symbolic"))
     if shard_size < 1:
         raise PareError(f"{argument('shard_size')} must be at least 1, got {shard_size}.")
     out, folder = Path(out), EXPORTS[to].folder
+    read = [] if isinstance(manifest, Selection) else [manifest]
     if overwrite or not is_own(out):  # one's own may be finished by the same export, see below
-        check_output(out, overwrite=overwrite, folder=folder, sources=[manifest])
-    scores, keep = read_manifest(manifest)
+        check_output(out, overwrite=overwrite, folder=folder, sources=read)
+    scores, keep = (manifest.scores, manifest.keep) if isinstance(manifest, Selection) else read_manifest(manifest)
     kept_ids = scores.ids[keep]
+    labels = None if scores.labels is None else scores.labels[keep]
 
     @lru_cache(maxsize=1)
     def open_again() -> tuple[Source, NDArray[np.int64]]:
@@ -103,25 +109,35 @@ def export(
         check_apart(out, opened.places(), folder=folder)
         return opened, rows
 
-    asked = {"manifest": file_digest(manifest_file(manifest)), "to": to, "link": link, "shards": shard_size}
+    asked = {"kept": _digest_of_kept(scores.ids, keep, labels), "to": to, "link": link, "shards": shard_size}
     if EXPORTS[to].of_data:  # which must be those of before, at the same place, for the export to be the same
         data = open_again()[0]
         asked |= {"source": [data.provenance()["location"], *data.identity()]}
     request = digest(asked)
-    labels = None if scores.labels is None else scores.labels[keep]
     kept = _Kept(kept_ids, np.flatnonzero(keep), labels, open_again, link, shard_size, track, warn)
     with locked(out):
         if not overwrite and finished_request(out) == request:
             return len(kept_ids)  # by the same export, before
-        with new_output(out, overwrite=overwrite, folder=folder, sources=[manifest], request=request) as part:
+        with new_output(out, overwrite=overwrite, folder=folder, sources=read, request=request) as part:
             EXPORTS[to].write(kept, part)
     return len(kept.ids)
 
 
-def check_export(name: str) -> None:
-    """Raise if there is no such export."""
+def check_export(name: str, out: str | Path) -> None:
+    """Raise if there is no such export, or if the output is named like a file of another format."""
     if name not in EXPORTS:
         raise unknown_name("export", name, EXPORTS, aliases=_ALIASES)
+    given, suffix = Path(out).suffix.lower(), EXPORTS[name].suffix
+    if given in _FORMATS and given != suffix:
+        expected = f"end its name in {suffix}" if suffix else "name a folder"
+        raise PareError(f"'{name}' writes {EXPORTS[name].summary}, but the output is {out}; {expected}.")
+
+
+def _digest_of_kept(ids: NDArray[Any], keep: NDArray[np.bool_], labels: Labels | None) -> str:
+    known = hashlib.sha256(hash_ids(ids, seed=0).tobytes() + keep.tobytes())
+    if labels is not None:
+        known.update("\0".join(labels.classes).encode() + labels.codes.tobytes())
+    return known.hexdigest()
 
 
 def _open_again(
@@ -225,9 +241,7 @@ def _files(kept: _Kept) -> tuple[list[Path], NDArray[np.int64]]:
 
     source, rows = kept.open()
     if not isinstance(source, ImageFiles):
-        raise PareError(
-            f"{source.location}: {with_article(source.kind)} has no image files; export 'ids' or 'indices' instead."
-        )
+        raise PareError(f"{source.location} ({source.kind}) has no image files; export 'ids' or 'indices' instead.")
     for text in source.warnings:
         kept.warn(text)
     return source.paths, rows
@@ -240,7 +254,8 @@ def _write_webdataset(kept: _Kept, out: Path) -> None:
     source, _ = kept.open()
     if not isinstance(source, WebDataset):
         raise PareError(
-            f"{source.location}: resharding needs WebDataset tars, and this is {with_article(source.kind)}."
+            f"{source.location} ({source.kind}) has no tars; 'webdataset' writes those of a WebDataset anew. Export "
+            "'ids' or 'indices' instead."
         )
     wanted = set(kept.ids.tolist())
     written: set[str] = set()
@@ -290,8 +305,7 @@ def _make_dataset(source: Source, rows: NDArray[np.int64], labels: Labels | None
         features["embedding"] = datasets.List(datasets.Value("float32"), length=source.dim)
     else:
         raise PareError(
-            f"{source.location}: {with_article(source.kind)} cannot be exported as a Hugging Face dataset; "
-            "export 'ids' instead."
+            f"{source.location} ({source.kind}) cannot be exported as a Hugging Face dataset; export 'ids' instead."
         )
     if labels is not None:
         columns["label"] = labels.codes.tolist()
@@ -301,17 +315,21 @@ def _make_dataset(source: Source, rows: NDArray[np.int64], labels: Labels | None
 
 class _Export(NamedTuple):
     write: Callable[[_Kept, Path], None]
-    folder: bool
+    suffix: str  # of the file; none of a folder
     of_data: bool  # whether the data are opened; the others are of the manifest alone
     summary: str
 
+    @property
+    def folder(self) -> bool:
+        return not self.suffix
+
 
 EXPORTS: dict[str, _Export] = {
-    "ids": _Export(_write_ids, False, False, "a text file with one id per line"),
-    "paths": _Export(_write_paths, False, True, "a text file with one image path per line"),
-    "indices": _Export(_write_indices, False, False, "a .npy file of row numbers, for torch.utils.data.Subset"),
-    "uids": _Export(_write_uids, False, False, "a .npy file of sorted u8,u8 uids, as DataComp reads them"),
-    "images": _Export(_write_images, True, True, "a folder with the kept image files, copied or linked"),
-    "webdataset": _Export(_write_webdataset, True, True, "a folder of tar files with the kept examples"),
-    "huggingface": _Export(_write_huggingface, True, True, "a folder for datasets.load_from_disk"),
+    "ids": _Export(_write_ids, ".txt", False, "a text file with one id per line"),
+    "paths": _Export(_write_paths, ".txt", True, "a text file with one image path per line"),
+    "indices": _Export(_write_indices, ".npy", False, "an .npy file of row numbers, for torch.utils.data.Subset"),
+    "uids": _Export(_write_uids, ".npy", False, "an .npy file of sorted u8,u8 uids, as DataComp reads them"),
+    "images": _Export(_write_images, "", True, "a folder with the kept image files, copied or linked"),
+    "webdataset": _Export(_write_webdataset, "", True, "a folder of tar files with the kept examples"),
+    "huggingface": _Export(_write_huggingface, "", True, "a folder for datasets.load_from_disk"),
 }

@@ -15,6 +15,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from paredown.errors import PareError
+from paredown.text import with_article
 
 _NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Mapping: "a table of settings"}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -65,7 +66,7 @@ def _name(kind: Any) -> str:
         return "one of " + ", ".join(map(repr, get_args(kind)))
     if origin is tuple:
         return f"a list of {_name(get_args(kind)[0]).removeprefix('a ')}s"
-    return _NAMES.get(origin) or f"a {origin.__name__}"
+    return _NAMES.get(origin) or with_article(origin.__name__)
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from paredown.errors import PareError, argument
+from paredown.text import with_article
 from paredown.units import format_size
 
 if TYPE_CHECKING:
@@ -165,7 +166,9 @@ def read_json(path: str | Path, what: str = "JSON file", *, remedy: str = "Repla
     with damaged(path, what, remedy=remedy):
         value = json.loads(text)
     if not isinstance(value, dict):
-        raise PareError(f"{path}: not a readable {what} (it holds a {type(value).__name__}, not an object). {remedy}")
+        raise PareError(
+            f"{path}: not a readable {what} (it holds {with_article(type(value).__name__)}, not an object). {remedy}"
+        )
     return value
 
 
@@ -173,7 +176,7 @@ def read_json(path: str | Path, what: str = "JSON file", *, remedy: str = "Repla
 
 
 class NpyHeader(NamedTuple):
-    """What a `.npy` file says it holds."""
+    """What an `.npy` file says it holds."""
 
     shape: tuple[int, ...]
     fortran: bool  # stored column by column
@@ -187,7 +190,7 @@ class NpyHeader(NamedTuple):
 
 
 def read_npy_header(stream: IO[bytes], size: int, *, where: str | Path = "the array") -> NpyHeader:
-    """The header of a `.npy` file of `size` bytes, refused if it promises what the file cannot hold."""
+    """The header of an `.npy` file of `size` bytes, refused if it promises what the file cannot hold."""
     from numpy.lib import format as npy
 
     version = npy.read_magic(stream)
@@ -207,7 +210,7 @@ def read_npy_header(stream: IO[bytes], size: int, *, where: str | Path = "the ar
 
 
 def read_array(path: str | Path, what: str = ".npy file", *, memory: int | None = MEMORY) -> NDArray[Any]:
-    """The array in a `.npy` file; never a pickle."""
+    """The array in an `.npy` file; never a pickle."""
     import numpy as np
 
     with reading(path, what), Path(path).open("rb") as stream:
@@ -225,7 +228,7 @@ def read_arrays(
     remedy: str = "Replace it.",
     instead: str = "",
 ) -> dict[str, NDArray[Any]]:
-    """The arrays in a `.npz` file by name; never pickles, and at most `memory` bytes (None: any number)."""
+    """The arrays in an `.npz` file by name; never pickles, and at most `memory` bytes (None: any number)."""
     import numpy as np
 
     arrays: dict[str, NDArray[Any]] = {}

@@ -78,7 +78,7 @@ SETTINGS = [
     ("prune images -o out --strategy hrad", "Did you mean 'hard'?"),
     ("prune images -o out --balance 50", "--balance must be in [0, 1], got 50. Did you mean 0.5?"),
     ("prune images -o out --quota some", "unknown quota 'some'"),
-    ("prune images -o out --mix-random 2", "--mix-random must be in [0, 1], got 2. Did you mean 0.02?"),
+    ("prune images -o out --mix-random 2", "--mix-random must be in [0, 1], got 2."),
     ("prune images -o out --metric prototipes", "Did you mean 'prototypes'?"),
     ("prune images -o out --encoder dinno", "unknown encoder 'dinno'"),
     ("prune images -o out --encoder onnx:none.onnx", "onnx:none.onnx: there is no such file"),
@@ -125,6 +125,9 @@ SETTINGS = [
     ("export none -o taken --to images", "taken already exists"),
     ("export none -o out --to imges", "Did you mean 'images'?"),
     ("export none -o out --to images --link soft", "unknown link 'soft'"),
+    ("export none -o kept.npy --to ids", "one id per line, but the output is kept.npy; end its name in .txt."),
+    ("export none -o kept.txt --to indices", "row numbers, for torch.utils.data.Subset, but the output is kept.txt"),
+    ("export none -o kept.tar --to webdataset", "but the output is kept.tar; name a folder."),
     ("sweep sweep.toml -o file", "file is a file, but a folder would be written there"),
     ("sweep sweep.toml -o out --workers 0", "--workers must be at least 1, got 0"),
     ("reproduce fig1a -o out --workers 0", "--workers must be at least 1, got 0"),
@@ -188,8 +191,8 @@ def test_the_stubs_are_reached_without_a_mistake(paredown, files) -> None:
 
 def test_fractions_above_one_may_be_percentages() -> None:
     assert fraction_hint(80) == " Did you mean 0.8?"
-    assert fraction_hint(2.5) == " Did you mean 0.025?"
-    assert [fraction_hint(given) for given in (0.5, 1, 1.2, 101, -3)] == [""] * 5
+    assert fraction_hint(7.5) == " Did you mean 0.075?"
+    assert [fraction_hint(given) for given in (0.5, 1, 1.2, 2, 101, -3)] == [""] * 6
 
 
 def test_the_largest_seed_works(paredown, files) -> None:

@@ -175,7 +175,7 @@ def test_a_data_set_can_be_scored_and_exported_as_any_source(rng, tmp_path, pare
     assert len((tmp_path / "ids.txt").read_text().split()) == 5
     done = paredown("export", "pruned", "--to", "images", "-o", "images")
     assert done.returncode == 2
-    assert "a MNIST has no image files" in done.stderr
+    assert " (MNIST) has no image files" in done.stderr
 
 
 # --- what is missing or damaged ------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def export(
     from paredown.exporting import EXPORTS, check_export
     from paredown.exporting import export as export_manifest
 
-    check_export(to)
+    check_export(to, out)
     given_files = () if ids is None else (ids,)
     current.writes(out, overwrite=overwrite, folder=EXPORTS[to].folder, sources=given_files)
     warnings: list[str] = []

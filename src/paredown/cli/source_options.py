@@ -27,7 +27,7 @@ Sources = Annotated[
 IdFile = Annotated[
     Path | None,
     typer.Option(
-        "--ids", metavar="FILE", help="Ids: a .npy file, or a text file with one per line.", rich_help_panel="Input"
+        "--ids", metavar="FILE", help="Ids: an .npy file, or a text file with one per line.", rich_help_panel="Input"
     ),
 ]
 TrustSource = Annotated[
@@ -47,7 +47,7 @@ class SourceOptions:
     labels: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Labels: a .npy file, or a text file with one per line.", rich_help_panel="Input"
+            metavar="FILE", help="Labels: an .npy file, or a text file with one per line.", rich_help_panel="Input"
         ),
     ] = None
     ids: IdFile = None

@@ -49,7 +49,7 @@ def open_source(
     """Open examples wherever they are: an array, a file or a folder, told apart by what is there.
 
     Args:
-        data: a (rows, dimensions) array; a `.npy`, `.npz`, `.parquet`, `.csv` or `.tar` file; or a folder of `.npy`
+        data: a (rows, dimensions) array; an `.npy`, `.npz`, `.parquet`, `.csv` or `.tar` file; or a folder of `.npy`
             shards, Parquet files, tars, images, or one written by Hugging Face's `save_to_disk`. `NAME:FOLDER` is a
             standard data set, such as `cifar10:FOLDER` or `fashion_mnist:FOLDER`; see `paredown.sources.DATASETS`.
         ids, labels: one per example, in place of those the source has.
@@ -58,7 +58,7 @@ def open_source(
         split: which split of a Hugging Face dataset or of a standard data set, `train` if it has several; or which
             folder of an image folder that holds `train`, `val` and the like.
         on_error: `raise` at the first unreadable file, or `skip` and list it in `source.skipped`.
-        memory: bytes that what cannot be read in blocks may take (ids, labels, a `.npz`, a member of a tar); a file
+        memory: bytes that what cannot be read in blocks may take (ids, labels, an `.npz`, a member of a tar); a file
             that declares more is refused. None for any number.
     """
     if on_error not in ("raise", "skip"):

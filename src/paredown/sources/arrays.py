@@ -212,7 +212,7 @@ def _read_companion(shard: _Shard, memory: int | None) -> tuple[NDArray[Any], La
 
 
 def _read_header(file: Path) -> _Shard:
-    """Shape, type and data offset of a `.npy` file, checked against its size."""
+    """Shape, type and data offset of an `.npy` file, checked against its size."""
     with reading(file, ".npy file"), file.open("rb") as stream:
         header = read_npy_header(stream, os.fstat(stream.fileno()).st_size, where=str(file))
     shape = header.shape
@@ -243,7 +243,7 @@ def _read_into(stream: Any, block: NDArray[Any], path: Path) -> None:
 
 
 def open_npz(path: Path, options: Options) -> ArraySource:
-    """A `.npz` whose only 2-d array (or the one named `embeddings`) is the embeddings; `ids`, `labels` if present."""
+    """An `.npz` whose only 2-d array (or the one named `embeddings`) is the embeddings; `ids`, `labels` if present."""
     arrays = read_arrays(path, memory=options.memory, instead="save the embeddings as .npy, which is read in blocks")
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
     name = "embeddings" if "embeddings" in matrices else matrices[0] if len(matrices) == 1 else None

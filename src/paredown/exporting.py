@@ -19,15 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError, argument, unknown_name
 from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
-from paredown.ids import find_ids, hash_ids
+from paredown.ids import hash_ids
 from paredown.progress import Track, silent
 from paredown.reading import check_regular
 from paredown.records import digest
 from paredown.score_files import read_manifest
+from paredown.scored_data import open_scored_data
 from paredown.scores import Labels
 from paredown.selection import Selection
-from paredown.sources import Source, VectorSource, named_dataset, open_source
-from paredown.sources.base import FINGERPRINT
+from paredown.sources import Source, VectorSource
 
 # Other names people give the exports.
 _ALIASES = {
@@ -105,9 +105,11 @@ def export(
 
     @lru_cache(maxsize=1)
     def open_again() -> tuple[Source, NDArray[np.int64]]:
-        opened, rows = _open_again(scores.provenance.get("source", {}), kept_ids, source, ids, trusted=trust_source)
+        opened, rows = open_scored_data(
+            scores.provenance, kept_ids, source=source, ids=ids, trust_source=trust_source, what="kept ids"
+        )
         check_apart(out, opened.places(), folder=folder)
-        return opened, rows
+        return opened, np.sort(rows)
 
     asked = {"kept": _digest_of_kept(scores.ids, keep, labels), "to": to, "link": link, "shards": shard_size}
     if EXPORTS[to].of_data:  # which must be those of before, at the same place, for the export to be the same
@@ -138,40 +140,6 @@ def _digest_of_kept(ids: NDArray[Any], keep: NDArray[np.bool_], labels: Labels |
     if labels is not None:
         known.update("\0".join(labels.classes).encode() + labels.codes.tobytes())
     return known.hexdigest()
-
-
-def _open_again(
-    recorded: dict[str, Any],
-    kept_ids: NDArray[Any],
-    given: str | Path | Source | None,
-    ids: ArrayLike | None,
-    *,
-    trusted: bool,
-) -> tuple[Source, NDArray[np.int64]]:
-    """The source that was scored and the rows of the kept ids in it; for embedded images, the images themselves."""
-    recorded = recorded.get("images", recorded)
-    location = recorded.get("location") if given is None else given
-    named = isinstance(location, str | Path) and named_dataset(location) is not None  # whose folder is looked for
-    if location is None or (isinstance(location, str | Path) and not named and not os.path.exists(location)):
-        place = "of these scores were never named" if location is None else f"are no longer at {location}"
-        raise PareError(f"the data {place}; say where they are with {argument('source', ...)}.")
-    source = open_source(location, ids=ids, on_error="skip", **recorded.get("opened_with", {}))
-    before, now = str(recorded.get("fingerprint")), source.fingerprint()
-    comparable = recorded.get("kind") == source.kind and before.startswith(FINGERPRINT) and now.startswith(FINGERPRINT)
-    if comparable and before != now and not trusted:
-        raise PareError(
-            f"{source.location}: these are not the data that were scored: the fingerprint was {before} and is {now}. "
-            f"Score them again, give the place of the old ones with {argument('source', ...)}, or continue anyway with "
-            f"{argument('trust_source', True)}."
-        )
-    rows, missing = find_ids(source.ids, kept_ids)
-    if len(missing):
-        raise PareError(
-            f"{source.location}: {len(missing)} of the {len(kept_ids)} kept ids are not in it; "
-            f"are these the data that were scored? Give them with {argument('source', ...)}, and their ids with "
-            f"{argument('ids', ...)} if you gave ids when you scored."
-        )
-    return source, np.sort(rows)
 
 
 # --- lists and arrays ----------------------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""The data that were scored, found again from what the scores record of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from paredown.errors import PareError, argument
+from paredown.ids import find_ids
+from paredown.sources import Source, VectorSource, named_dataset, open_source
+from paredown.sources.base import FINGERPRINT
+from paredown.text import with_article
+
+
+def open_scored_data(
+    provenance: Mapping[str, Any],
+    wanted: NDArray[Any],
+    *,
+    source: str | Path | Source | None = None,
+    ids: ArrayLike | None = None,
+    trust_source: bool = False,
+    what: str = "ids",
+) -> tuple[Source, NDArray[np.int64]]:
+    """The source that was scored and the row of every wanted id in it; for embedded images, the images themselves.
+
+    Args:
+        provenance: the record of the scores or of the manifest.
+        wanted: ids to find in the source.
+        source: where the data are now, if they moved since they were scored.
+        ids: the ids of the source, if they were given by hand when the data were scored.
+        trust_source: take the data although they are not those that were scored, by their fingerprint.
+        what: how an error calls the wanted ids.
+    """
+    recorded = provenance.get("source", {})
+    return _open(recorded.get("images", recorded), wanted, source, ids, trusted=trust_source, what=what)
+
+
+def open_scored_vectors(
+    provenance: Mapping[str, Any],
+    wanted: NDArray[Any],
+    *,
+    source: str | Path | Source | None = None,
+    ids: ArrayLike | None = None,
+    trust_source: bool = False,
+    what: str = "ids",
+) -> tuple[VectorSource, NDArray[np.int64]]:
+    """The embeddings that were scored and the row of every wanted id in them; the arguments as `open_scored_data` has.
+
+    Raises:
+        PareError: also if images were scored and their embeddings not kept, with what to do.
+    """
+    opened, rows = _open(provenance.get("source", {}), wanted, source, ids, trusted=trust_source, what=what)
+    if not isinstance(opened, VectorSource):
+        raise PareError(
+            f"{opened.location}: embeddings are needed, and this is {with_article(opened.kind)}; embed it with "
+            f"`paredown embed` and give the folder with {argument('source', ...)}."
+        )
+    return opened, rows
+
+
+def _open(
+    recorded: Mapping[str, Any],
+    wanted: NDArray[Any],
+    given: str | Path | Source | None,
+    ids: ArrayLike | None,
+    *,
+    trusted: bool,
+    what: str,
+) -> tuple[Source, NDArray[np.int64]]:
+    location = recorded.get("location") if given is None else given
+    named = isinstance(location, str | Path) and named_dataset(location) is not None  # whose folder is looked for
+    if location is None or (isinstance(location, str | Path) and not named and not os.path.exists(location)):
+        place = "of these scores were never named" if location is None else f"are no longer at {location}"
+        raise PareError(f"the data {place}; say where they are with {argument('source', ...)}.")
+    source = open_source(location, ids=ids, on_error="skip", **recorded.get("opened_with", {}))
+    before, now = str(recorded.get("fingerprint")), source.fingerprint()
+    comparable = recorded.get("kind") == source.kind and before.startswith(FINGERPRINT) and now.startswith(FINGERPRINT)
+    if comparable and before != now and not trusted:
+        raise PareError(
+            f"{source.location}: these are not the data that were scored: the fingerprint was {before} and is {now}. "
+            f"Score them again, give the place of the old ones with {argument('source', ...)}, or continue anyway with "
+            f"{argument('trust_source', True)}."
+        )
+    rows, missing = find_ids(source.ids, wanted)
+    if len(missing):
+        raise PareError(
+            f"{source.location}: {len(missing)} of the {len(wanted)} {what} are not in it; "
+            f"are these the data that were scored? Give them with {argument('source', ...)}, and their ids with "
+            f"{argument('ids', ...)} if you gave ids when you scored."
+        )
+    return source, rows

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -90,7 +91,22 @@ app = _App(
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+OutFolder = Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder to write.", show_default=False)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
+
+
+def _options_in(panel: str) -> Callable[..., Any]:
+    """`typer.Option` of one group of the help: what stands for its value (none for a flag), and what it is for."""
+
+    def option(metavar: str | None, text: str, *names: str, **settings: Any) -> Any:
+        return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, **settings)
+
+    return option
+
+
+selection_option, metric_option, training_option, input_option, scale_option, advanced_option = map(
+    _options_in, _PANELS[1:]
+)
 
 
 def as_option(name: str, value: str | None) -> str:

@@ -11,6 +11,7 @@ import typer
 from paredown.cli.announced_outputs import current
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import TextTable, compose, emit, progress_bar, say
+from paredown.errors import PareError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -33,7 +34,6 @@ def demo(
     Takes under a minute; draws the test accuracy of a classifier against the number of examples kept.
     """
     from paredown.demo import load_digits, run_demo
-    from paredown.errors import PareError
     from paredown.files import finished_request, locked, new_output
     from paredown.plots import check_available
     from paredown.pruning import prune

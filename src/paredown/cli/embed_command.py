@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, app
+from paredown.cli.app import JsonOption, OutFolder, advanced_option, app, scale_option, training_option
 from paredown.cli.source_options import SourceOptions, show_skipped, show_warnings
 from paredown.cli.terminal import emit, progress_bar, say
+from paredown.errors import PareError
 from paredown.text import quoted
 
 if TYPE_CHECKING:
@@ -29,72 +30,39 @@ def embed(
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path,
-        typer.Option("-o", "--out", metavar="DIR", help="Folder to write.", show_default=False),
-    ],
+    out: OutFolder,
     options: SourceOptions,
     encoder: Annotated[str, typer.Option(metavar="NAME", help="The network to embed with:\n{encoders}\n")] = "auto",
     download: Annotated[bool, typer.Option("--download", help="Let `auto` download pretrained weights.")] = False,
     weights: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Local weights for timm:NAME and torchvision:NAME.", rich_help_panel="Advanced"
-        ),
+        Path | None, advanced_option("FILE", "Local weights for timm:NAME and torchvision:NAME.")
     ] = None,
     image_size: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PIXELS",
-            help="Resize images to this size.",
-            show_default="the encoder's own",
-            rich_help_panel="Advanced",
-        ),
+        int | None, advanced_option("PIXELS", "Resize images to this size.", show_default="the encoder's own")
     ] = None,
-    runtime: Annotated[
-        str, typer.Option(metavar="NAME", help="What runs the network: {runtimes}.", rich_help_panel="Advanced")
-    ] = "auto",
+    runtime: Annotated[str, advanced_option("NAME", "What runs the network: {runtimes}.")] = "auto",
     train_encoder: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.onnx",
-            help="First train a small encoder on these images, without labels (SimCLR), and save it in this file.",
-            rich_help_panel="Training",
+        training_option(
+            "FILE.onnx",
+            "First train a small encoder on these images, without labels (SimCLR), and save it in this file.",
         ),
     ] = None,
-    epochs: Annotated[
-        int, typer.Option(metavar="N", help="Epochs of --train-encoder.", rich_help_panel="Training")
-    ] = 30,
+    epochs: Annotated[int, training_option("N", "Epochs of --train-encoder.")] = 30,
     flip: Annotated[
         bool,
-        typer.Option(
-            help="Whether --train-encoder treats mirror images as the same; not for text or digits.",
-            rich_help_panel="Training",
-        ),
+        training_option(None, "Whether --train-encoder treats mirror images as the same; not for text or digits."),
     ] = True,
-    dtype: Annotated[
-        str, typer.Option(metavar="NAME", help="Numbers are stored as float16 or float32.", rich_help_panel="Advanced")
-    ] = "float16",
+    dtype: Annotated[str, advanced_option("NAME", "Numbers are stored as float16 or float32.")] = "float16",
     shard_size: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Images per shard. An interrupted run repeats at most one shard.",
-            rich_help_panel="Scale",
-        ),
+        int, scale_option("N", "Images per shard. An interrupted run repeats at most one shard.")
     ] = 1024,
     workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Threads that decode images.", show_default="one per core", rich_help_panel="Scale"
-        ),
+        int | None, scale_option("N", "Threads that decode images.", show_default="one per core")
     ] = None,
     overwrite: Annotated[
         bool,
-        typer.Option(
-            "--overwrite",
-            help="Replace a store made with other settings, once the new one is complete.",
-        ),
+        typer.Option("--overwrite", help="Replace a store made with other settings, once the new one is complete."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -181,7 +149,6 @@ def _train(source: Source, file: Path, image_size: int | None, options: dict[str
 
 
 def _check_training(file: Path, encoder: str, epochs: int) -> None:
-    from paredown.errors import PareError
     from paredown.files import check_output
 
     if encoder != "auto":

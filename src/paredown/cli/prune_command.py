@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, Overwrite, app
+from paredown.cli.app import (
+    JsonOption,
+    OutFolder,
+    Overwrite,
+    advanced_option,
+    app,
+    input_option,
+    selection_option,
+)
 from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
 from paredown.cli.source_options import IdFile, Sources, TrustSource, read_column, show_warnings
 from paredown.cli.terminal import TextTable, aside, compose, emit, progress_bar, say
+from paredown.errors import PareError
 from paredown.text import quoted
 
 if TYPE_CHECKING:
@@ -26,43 +35,28 @@ _SHOWN_CLASSES = 20  # rows of the class table on screen; the file has all of th
 class SelectionOptions:
     """Which of the scored examples are kept."""
 
-    strategy: Annotated[
-        str, typer.Option(metavar="NAME", help="Which examples to keep: {strategies}.", rich_help_panel="Selection")
-    ] = "hard"
+    strategy: Annotated[str, selection_option("NAME", "Which examples to keep: {strategies}.")] = "hard"
     balance: Annotated[
         float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Floor: every class (or cluster) keeps at least this share of what pruning all classes equally would "
+        selection_option(
+            "SHARE",
+            "Floor: every class (or cluster) keeps at least this share of what pruning all classes equally would "
             "leave it; 0 means no floor.",
             show_default="0.5 where there are labels or clusters",
-            rich_help_panel="Selection",
         ),
     ] = None
-    quota: Annotated[
-        str, typer.Option(metavar="KIND", help="Examples per class: {quotas}.", rich_help_panel="Selection")
-    ] = "none"
+    quota: Annotated[str, selection_option("KIND", "Examples per class: {quotas}.")] = "none"
     drop_hardest: Annotated[
         float,
-        typer.Option(
-            metavar="F",
-            help="Fraction of the hardest examples that `window` and `stratified` discard first.",
-            rich_help_panel="Selection",
-        ),
+        selection_option("F", "Fraction of the hardest examples that `window` and `stratified` discard first."),
     ] = 0.05
-    mix_random: Annotated[
-        float,
-        typer.Option(metavar="F", help="Fraction of the kept examples to draw at random.", rich_help_panel="Selection"),
-    ] = 0.0
+    mix_random: Annotated[float, selection_option("F", "Fraction of the kept examples to draw at random.")] = 0.0
 
 
 @app.command(epilog="Example: `paredown prune embeddings.npy --keep-fraction 0.8 -o pruned`")
 def prune(
     sources: Sources,
-    out: Annotated[
-        Path,
-        typer.Option("-o", "--out", metavar="DIR", help="Folder to write.", show_default=False),
-    ],
+    out: OutFolder,
     selecting: SelectionOptions,
     scoring: ScoringOptions,
     keep_fraction: Annotated[
@@ -75,7 +69,6 @@ def prune(
 
     Takes any source, a table of scores, or the output of an earlier prune to select from again.
     """
-    from paredown.errors import PareError
     from paredown.files import check_all_apart, check_distinct, parts_folder
     from paredown.pruning import check_finished
     from paredown.pruning import prune as prune_source
@@ -161,17 +154,10 @@ def export(
         typer.Option("-o", "--out", metavar="PATH", help="File or folder to write.", show_default=False),
     ],
     to: Annotated[str, typer.Option(metavar="NAME", help="The form:\n{exports}\n")] = "ids",
-    source: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="Where the data are now, if they moved.", rich_help_panel="Input"),
-    ] = None,
+    source: Annotated[Path | None, input_option("PATH", "Where the data are now, if they moved.")] = None,
     ids: IdFile = None,
-    link: Annotated[
-        str, typer.Option(metavar="KIND", help="How `images` places files: {links}.", rich_help_panel="Advanced")
-    ] = "copy",
-    shard_size: Annotated[
-        int, typer.Option(metavar="N", help="Examples per tar file of `webdataset`.", rich_help_panel="Advanced")
-    ] = 10_000,
+    link: Annotated[str, advanced_option("KIND", "How `images` places files: {links}.")] = "copy",
+    shard_size: Annotated[int, advanced_option("N", "Examples per tar file of `webdataset`.")] = 10_000,
     trust_source: TrustSource = False,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, Overwrite, app
+from paredown.cli.app import JsonOption, Overwrite, app, input_option
 from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
 from paredown.cli.source_options import Sources, named_columns, read_column
 from paredown.cli.terminal import emit, progress_bar, say
+from paredown.errors import PareError, unknown_name
 from paredown.text import quoted
 
 if TYPE_CHECKING:
@@ -31,18 +32,14 @@ def score(
     sources: Sources = None,  # type: ignore[assignment]  # typer gives none as None
     imported: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            metavar="FILE",
-            help="Import scores computed elsewhere (.csv, .npy, .npz, .pt or .parquet) instead of computing them; "
+        input_option(
+            "FILE",
+            "Import scores computed elsewhere (.csv, .npy, .npz, .pt or .parquet) instead of computing them; "
             "they are matched with SOURCE by id if that is given.",
-            rich_help_panel="Input",
+            "--from",
         ),
     ] = None,
-    higher_is: Annotated[
-        str | None,
-        typer.Option(metavar="harder|easier", help="What a high score in that file means.", rich_help_panel="Input"),
-    ] = None,
+    higher_is: Annotated[str | None, input_option("harder|easier", "What a high score in that file means.")] = None,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -152,8 +149,6 @@ def _read_finished(out: Path, metrics: list[str], request: str | None) -> list[S
 
 
 def _check_scoring(higher_is: str | None, sources: list[Path] | None) -> None:
-    from paredown.errors import PareError
-
     if not sources:
         raise PareError("give something to score: SOURCE, or a file of scores computed elsewhere with --from.")
     if higher_is is not None:
@@ -161,8 +156,6 @@ def _check_scoring(higher_is: str | None, sources: list[Path] | None) -> None:
 
 
 def _check_several(metrics: list[str], sources: list[Path], models: dict[str, Any]) -> None:
-    from paredown.errors import PareError
-
     if len(metrics) == 1:
         return
     if len(sources) > 1:
@@ -173,8 +166,6 @@ def _check_several(metrics: list[str], sources: list[Path], models: dict[str, An
 
 
 def _check_import(file: Path, higher_is: str | None, sources: list[Path] | None) -> None:
-    from paredown.errors import PareError, unknown_name
-
     if higher_is is None:
         raise PareError(
             f"{file}: does a high score mean a harder or an easier example? Give --higher-is harder or easier."

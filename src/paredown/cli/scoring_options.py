@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from paredown.cli.app import advanced_option, input_option, metric_option, training_option
 from paredown.cli.source_options import SourceOptions, show_skipped, show_warnings
 from paredown.cli.terminal import aside, say
+from paredown.errors import PareError
 from paredown.metrics import DEFAULT_METRIC
 
 if TYPE_CHECKING:
@@ -25,109 +25,55 @@ class ScoringOptions(SourceOptions):
     """How examples are scored: the options that `score` and `prune` share."""
 
     metric: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How hardness is measured. {metrics}",
-            show_default=DEFAULT_METRIC,
-            rich_help_panel="Metric",
-        ),
+        str | None, metric_option("NAME", "How hardness is measured. {metrics}", show_default=DEFAULT_METRIC)
     ] = None
     k: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Number of prototypes or clusters.",
-            show_default="chosen from the data",
-            rich_help_panel="Metric",
-        ),
+        int | None, metric_option("N", "Number of prototypes or clusters.", show_default="chosen from the data")
     ] = None
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Another option of the metric, such as method=full or restarts=3. Can be repeated; in Python "
+        metric_option(
+            "NAME=VALUE",
+            "Another option of the metric, such as method=full or restarts=3. Can be repeated; in Python "
             "`pdn.METRICS[metric].options` lists them.",
-            rich_help_panel="Metric",
         ),
     ] = None
-    model: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Score with a saved model; nothing is fitted.", rich_help_panel="Metric"),
-    ] = None
-    save_model: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Save the fitted model, for example to model.npz.", rich_help_panel="Metric"),
-    ] = None
+    model: Annotated[Path | None, metric_option("FILE", "Score with a saved model; nothing is fitted.")] = None
+    save_model: Annotated[Path | None, metric_option("FILE", "Save the fitted model, for example to model.npz.")] = None
     recipe: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How networks are trained, for metrics that train: {recipes}.",
-            show_default="mlp",
-            rich_help_panel="Training",
-        ),
+        training_option("NAME", "How networks are trained, for metrics that train: {recipes}.", show_default="mlp"),
     ] = None
     members: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="How many networks to train.",
-            show_default="set by the recipe",
-            rich_help_panel="Training",
-        ),
+        int | None, training_option("N", "How many networks to train.", show_default="set by the recipe")
     ] = None
     epochs: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="How long each network trains.",
-            show_default="set by the recipe",
-            rich_help_panel="Training",
-        ),
+        int | None, training_option("N", "How long each network trains.", show_default="set by the recipe")
     ] = None
     pseudo_labels: Annotated[
         bool,
-        typer.Option(
-            "--pseudo-labels",
-            help="Without labels, train on the k clusters of the embeddings instead.",
-            rich_help_panel="Training",
-        ),
+        training_option(None, "Without labels, train on the k clusters of the embeddings instead.", "--pseudo-labels"),
     ] = False
     encoder: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Turns images into embeddings; `paredown embed --help` lists encoders.",
-            rich_help_panel="Input",
-        ),
+        str, input_option("NAME", "Turns images into embeddings; `paredown embed --help` lists encoders.")
     ] = "auto"
     embeddings: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Store the embeddings of images here, and reuse those already there.",
+        input_option(
+            "DIR",
+            "Store the embeddings of images here, and reuse those already there.",
             show_default="next to the output until it is complete",
-            rich_help_panel="Input",
         ),
     ] = None
     kernel: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How centroids are compared: {kernels}. All give the same scores.",
-            show_default="auto",
-            rich_help_panel="Advanced",
+        advanced_option(
+            "NAME", "How centroids are compared: {kernels}. All give the same scores.", show_default="auto"
         ),
     ] = None
-    exact: Annotated[bool, typer.Option("--exact", help="Short for --kernel float32.", rich_help_panel="Advanced")] = (
-        False
-    )
+    exact: Annotated[bool, advanced_option(None, "Short for --kernel float32.", "--exact")] = False
     warm_start: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Start the clustering from the centroids of a saved model.", rich_help_panel="Advanced"
-        ),
+        Path | None, advanced_option("FILE", "Start the clustering from the centroids of a saved model.")
     ] = None
 
     def metrics_and_model(self) -> tuple[list[str], FittedModel | None]:
@@ -144,7 +90,6 @@ class ScoringOptions(SourceOptions):
         Mistakes in them, and in the names, are found here, before anything is opened.
         """
         from paredown.embeddings.encoders import check_encoder
-        from paredown.errors import PareError
         from paredown.metrics.registry import METRICS, check_options, find_metric
         from paredown.units import parse_size
 
@@ -170,7 +115,6 @@ class ScoringOptions(SourceOptions):
 
 
 def _parsed(metrics: list[str], texts: list[str]) -> dict[str, Any]:
-    from paredown.errors import PareError
     from paredown.metrics import METRICS
 
     parsed: dict[str, Any] = {}
@@ -197,7 +141,6 @@ def ready_encoder(
     """
     from paredown.embeddings import stored_encoder
     from paredown.embeddings.encoders import load_encoder
-    from paredown.errors import PareError
     from paredown.scoring import check_scoring
     from paredown.sources import ImageSource
 

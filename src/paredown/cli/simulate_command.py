@@ -9,6 +9,7 @@ import typer
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import emit, progress_bar, say
 from paredown.cli.theory_command import explain_units
+from paredown.errors import PareError
 
 if TYPE_CHECKING:
     from paredown.perceptron import Simulation
@@ -65,8 +66,6 @@ def simulate(
 
 def _theory_error(simulation: Simulation) -> float | None:
     """The theory's test error at the same point; None where there is no theory for it."""
-    from paredown.errors import PareError
-
     setting = simulation.setting
     if setting.hardness == "margin" and setting.strategy != "random" and simulation.theta > 0:
         return None  # the theory keeps examples by |z|

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from paredown.cli.app import advanced_option, input_option, scale_option
 from paredown.cli.terminal import say
+from paredown.errors import PareError
 
 if TYPE_CHECKING:
     from paredown.sources import Source
@@ -24,18 +26,13 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
-IdFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--ids", metavar="FILE", help="Ids: an .npy file, or a text file with one per line.", rich_help_panel="Input"
-    ),
-]
+IdFile = Annotated[Path | None, input_option("FILE", "Ids: an .npy file, or a text file with one per line.", "--ids")]
 TrustSource = Annotated[
     bool,
-    typer.Option(
+    advanced_option(
+        None,
+        "Continue although the files have new modification times: for files that were only copied or touched.",
         "--trust-source",
-        help="Continue although the files have new modification times: for files that were only copied or touched.",
-        rich_help_panel="Advanced",
     ),
 ]
 
@@ -44,49 +41,28 @@ TrustSource = Annotated[
 class SourceOptions:
     """How examples are read: the options of every verb that opens a source."""
 
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Labels: an .npy file, or a text file with one per line.", rich_help_panel="Input"
-        ),
-    ] = None
+    labels: Annotated[Path | None, input_option("FILE", "Labels: an .npy file, or a text file with one per line.")] = (
+        None
+    )
     ids: IdFile = None
     column: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ROLE=NAME",
-            help="Which column of a table holds the id, label, embedding, path or image. Can be repeated.",
-            rich_help_panel="Input",
+        input_option(
+            "ROLE=NAME", "Which column of a table holds the id, label, embedding, path or image. Can be repeated."
         ),
     ] = None
-    split: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Split of a dataset, such as test.", rich_help_panel="Input")
-    ] = None
+    split: Annotated[str | None, input_option("NAME", "Split of a dataset, such as test.")] = None
     on_error: Annotated[
-        str,
-        typer.Option(
-            metavar="raise|skip",
-            help="Stop at the first unreadable example, or skip such examples and list them.",
-            rich_help_panel="Input",
-        ),
+        str, input_option("raise|skip", "Stop at the first unreadable example, or skip such examples and list them.")
     ] = "raise"
     memory: Annotated[
-        str,
-        typer.Option(
-            metavar="SIZE",
-            help="Memory to work in, such as 512MiB. Larger data are sampled and streamed.",
-            rich_help_panel="Scale",
-        ),
+        str, scale_option("SIZE", "Memory to work in, such as 512MiB. Larger data are sampled and streamed.")
     ] = "1GiB"
-    seed: Annotated[
-        int,
-        typer.Option(metavar="N", help="Seed of sampling, tie-breaking and training.", rich_help_panel="Advanced"),
-    ] = 0
+    seed: Annotated[int, advanced_option("N", "Seed of sampling, tie-breaking and training.")] = 0
     trust_source: TrustSource = False
 
     def check(self) -> None:
         """Raise at a value that is wrong whatever the data are."""
-        from paredown.errors import PareError
         from paredown.units import parse_size
 
         parse_size(self.memory)
@@ -114,8 +90,6 @@ class SourceOptions:
 
 def named_columns(columns: list[str] | None) -> dict[str, str]:
     """ROLE=NAME pairs by role."""
-    from paredown.errors import PareError
-
     pairs = [pair.partition("=") for pair in columns or ()]
     for role, equals, name in pairs:
         if not equals or not name:

@@ -9,6 +9,7 @@ import typer
 
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import emit, progress_bar, say
+from paredown.errors import PareError
 
 _SHOWN = 20  # problems on screen; --json has all
 
@@ -29,7 +30,6 @@ def verify(
 
     Reads them in full and compares checksums. Exits with code 1 if anything differs.
     """
-    from paredown.errors import PareError
     from paredown.verifying import verify as verify_output
 
     found, refused = [], []

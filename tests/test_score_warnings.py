@@ -48,7 +48,7 @@ def test_ties_that_decide_the_cut_are_warned_of() -> None:
     values = np.concatenate([np.linspace(1, 2, 98), np.zeros(2_902)])
     assert notes_of(values) == (
         "1,402 of the 1,500 kept are tied at score 0 with 1,500 that were dropped: the seed chose among them, and "
-        "another seed would choose about 725 others. Use a metric that separates them, or another keep_fraction.",
+        "another seed would choose about 725 others. Use a metric that separates them, or keep another fraction.",
     )
     assert notes_of(5 - values, strategy="easy")[0].startswith("1,402 of the 1,500 kept are tied at score 5 with 1,500")
 
@@ -97,7 +97,7 @@ def test_ties_among_the_hardest_that_are_dropped(rng: np.random.Generator) -> No
     (note,) = notes_of(values, strategy="window", drop_hardest=0.1, keep_fraction=0.5)
     assert note == (
         "100 of the 100 dropped as the hardest are tied at score 9 with 300 that were not: the seed chose among them, "
-        "and another seed would choose about 75 others. Use a metric that separates them, or another keep_fraction."
+        "and another seed would choose about 75 others. Use a metric that separates them, or keep another fraction."
     )
     lower, upper = notes_of(values, strategy="window", drop_hardest=0.1, keep_fraction=0.2)
     assert lower.startswith("200 of the 200 kept are tied at score 9 with 100 that were dropped")  # and 100 too hard
@@ -186,8 +186,11 @@ def test_streams_say_the_same(data: Any) -> None:
         labels=labels,
         strategy=data.draw(st.sampled_from(["hard", "easy", "window", "random", "moderate"])),
         keep_fraction=data.draw(st.sampled_from([0.05, 0.3, 0.5, 0.9])),
-        balance=data.draw(st.sampled_from([0.0, 0.5, 1.0])),
-        quota=data.draw(st.sampled_from(["none", "equal", "proportional"])),
+        **data.draw(
+            st.sampled_from(
+                [{"balance": 0.0}, {"balance": 0.5}, {"balance": 1.0}, {"quota": "equal"}, {"quota": "proportional"}]
+            )
+        ),
         drop_hardest=data.draw(st.sampled_from([0.05, 0.3])),
     )
 

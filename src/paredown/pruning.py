@@ -25,7 +25,10 @@ from paredown.scoring import open_members, request_digest, score
 from paredown.selection import DEFAULT_MEMORY, ScoreTable, Selection, open_table, select
 from paredown.sources import Source
 from paredown.sources.base import files_fingerprint
-from paredown.units import parse_size
+from paredown.units import parse_size, with_bytes
+
+# Options of `score` that may be given for what is already scored.
+_HARMLESS = ("checkpoint", "keep_checkpoint", "on_error", "overwrite", "track", "trust_source")
 
 
 def prune(
@@ -40,7 +43,7 @@ def prune(
     labels: ArrayLike | Labels | None = None,
     seed: int = 0,
     track: Track = silent,
-    memory: str | int = DEFAULT_MEMORY,
+    memory: str | float = DEFAULT_MEMORY,
     scoring: dict[str, Any] | None = None,
     **selecting: Any,
 ) -> Selection:
@@ -69,12 +72,12 @@ def prune(
     budget = parse_size(memory)
     if out is not None and (overwrite or not is_own(Path(out))):  # one's own may be finished by the same run, see below
         check_output(Path(out), overwrite=overwrite, folder=True)
-    options = dict(scoring or {})
+    options = with_bytes(scoring or {})
     table = None
     if isinstance(source, Scores) or (isinstance(source, str | Path) and is_scores(source)):
-        for name in ("model", "start", "save_model"):
-            if options.get(name) is not None:
-                raise PareError(f"these are already scores; leave out {argument(name)}, or give the embeddings.")
+        for name in options:
+            if options[name] is not None and name not in _HARMLESS:
+                raise PareError(f"these are already scores; leave out {argument(name)}, or give the data to score.")
     if isinstance(source, str | Path) and is_scores(source):
         table = open_scores(source, metric=metric)
         read, data = [Path(source)], {"table": files_fingerprint(score_files(source)), "column": table.column}

@@ -170,5 +170,5 @@ def tie_warning(tie: Tie, kept: int, *, dropping: bool = False) -> str | None:
     return (
         f"{tie.inside:,} of the {kept:,} {what} are tied at {at} with {tie.outside:,} that were {others}: the seed "
         f"chose among them, and another seed would choose about {tie.replaceable:,.0f} others. Use a metric that "
-        "separates them, or another keep_fraction."
+        "separates them, or keep another fraction."
     )

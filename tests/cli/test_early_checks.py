@@ -78,6 +78,10 @@ SETTINGS = [
     ("prune images -o out --strategy hrad", "Did you mean 'hard'?"),
     ("prune images -o out --balance 50", "--balance must be in [0, 1], got 50. Did you mean 0.5?"),
     ("prune images -o out --quota some", "unknown quota 'some'"),
+    (
+        "prune images -o out --quota equal --balance 0.3",
+        "--quota equal fixes how many examples of each class are kept, so a floor (--balance 0.3) has no effect",
+    ),
     ("prune images -o out --mix-random 2", "--mix-random must be in [0, 1], got 2."),
     ("prune images -o out --metric prototipes", "Did you mean 'prototypes'?"),
     ("prune images -o out --encoder dinno", "unknown encoder 'dinno'"),
@@ -108,6 +112,7 @@ SETTINGS = [
     ("score -o s.parquet", "give something to score"),
     ("score --from theirs.csv -o s.parquet", "Give --higher-is harder"),
     ("score --from theirs.csv --higher-is hard -o s.parquet", "unknown value of --higher-is 'hard'"),
+    ("score --from theirs.csv --higher-is harder -o s.parquet --k 5", "these are already scores; leave out --k"),
     ("score images x.npy --from theirs.csv --higher-is harder -o s.parquet", "scores belong to one source"),
     ("embed images -o out --encoder efficientnet", "unknown encoder 'efficientnet'"),
     ("embed images -o out --encoder resnet50:none.pt", "resnet50:none.pt: there is no such file"),

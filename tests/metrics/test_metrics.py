@@ -405,13 +405,28 @@ def test_density_of_a_new_row_beyond_all_others_is_the_highest_of_its_cluster() 
         ({"metric": "duplicates", "threshold": 3}, r"threshold is a cosine distance between 0 and 2, got 3"),
         ({"metric": "duplicates", "k": 1, "memory": 64}, r"one has 10 rows where memory allows 2; raise memory, or k"),
         ({"metric": "k_center", "most": 0}, r"most must be at least 1, got 0"),
-        ({"metric": "k_center", "memory": 64}, r"10 rows of 4 dimensions are 160 bytes, and .* allows 4 rows"),
+        (
+            {"metric": "k_center", "memory": 64},
+            r"10 rows of 4 dimensions are 160 B, and 64 B may be used; raise mem",
+        ),
         ({"metric": "density", "temperature": 0}, r"temperature above 0, got 20 and 0"),
     ],
 )
 def test_bad_settings_are_named(options, message, rng) -> None:
     with pytest.raises(PareError, match=message):
         pdn.score(rng.standard_normal((10, 4)), **options)
+
+
+@pytest.mark.parametrize("memory", ["1KiB", 1024, 1024.0])
+def test_memory_is_a_size_or_a_number_of_bytes(memory, rng) -> None:
+    vectors = rng.standard_normal((200, 4)).astype(np.float32)
+    scores = pdn.score(vectors, metric="typicality", memory=memory)
+    assert scores.provenance["options"] == {"memory": 1024}
+    assert scores.provenance["report"]["reference_rows"] == 32
+    found = pdn.score_all(vectors, metrics=["typicality"], memory=memory)["typicality"]
+    kept = pdn.prune(vectors, keep_fraction=1.0, metric="typicality", scoring={"memory": memory})
+    assert found.values.tobytes() == kept.scores.values.tobytes() == scores.values.tobytes()
+    assert len(pdn.open_source(vectors, memory=memory)) == 200
 
 
 def test_typicality_needs_another_row() -> None:

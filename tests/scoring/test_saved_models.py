@@ -178,6 +178,8 @@ def test_what_models_cannot_do_is_said(digits, fitted, tmp_path) -> None:
         pdn.score([tmp_path / "a.npy", tmp_path / "a.npy"], model=fitted[0])
     with pytest.raises(PareError, match=r"these are already scores; leave out start"):
         pdn.prune(fitted[1], keep_fraction=0.5, scoring={"start": fitted[0]})
+    with pytest.raises(PareError, match=r"these are already scores; leave out k, or give the data to score"):
+        pdn.prune(fitted[1], keep_fraction=0.5, scoring={"k": 5})
 
 
 def _changed(file, out, **changes):
@@ -240,9 +242,10 @@ def test_models_on_the_command_line(paredown, digits, tmp_path) -> None:
     done = paredown("score", "emb.npy", "-o", "w.parquet", "--warm-start", "m.npz", "--exact", "--json")
     assert json.loads(done.stdout)["report"]["k"] == 9
     assert "Scored with the model" in paredown("score", "emb.npy", "-o", "t.parquet", "--model", "m.npz").stdout
-    refused = paredown("prune", "s.parquet", "-o", "again", "--model", "m.npz")
-    assert refused.returncode == 2
-    assert "these are already scores; leave out --model" in " ".join(refused.stderr.split())
+    for given in ("--model m.npz", "--k 5", "--option restarts=3", "--ids x.npy", "--encoder pixels", "--exact"):
+        refused = paredown("prune", "s.parquet", "-o", "again", *given.split())
+        assert refused.returncode == 2
+        assert f"these are already scores; leave out {given.split()[0]}, or" in " ".join(refused.stderr.split())
 
 
 @pytest.mark.parametrize(

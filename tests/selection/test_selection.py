@@ -37,7 +37,7 @@ def test_size_is_exact(problem, f, strategy, balance, mix_random) -> None:
             keep_fraction=f,
             strategy=strategy,
             labels=labels,
-            balance=balance,
+            balance=balance if quota == "none" else None,
             quota=quota,
             mix_random=mix_random,
         )
@@ -214,6 +214,10 @@ def test_balance_score_is_the_mean_over_pairs(counts: list[int]) -> None:
         ({"balance": -0.1}, r"balance must be in \[0, 1\], got -0.1"),
         ({"balance": 2}, r"balance must be in \[0, 1\], got 2"),
         ({"strategy": "hrad"}, r"unknown strategy 'hrad'; available: easy, .* Did you mean 'hard'\?"),
+        (
+            {"quota": "equal", "balance": 0.5},
+            r"quota='equal' fixes how many .* \(balance=0.5\) has no effect",
+        ),
         ({"quota": "same"}, r"unknown quota 'same'; available: equal, none, proportional"),
         ({"drop_hardest": 1}, r"drop_hardest must be in \[0, 1\)"),
         ({"mix_random": -1}, r"mix_random must be in \[0, 1\]"),
@@ -306,7 +310,7 @@ def test_the_plain_reference_keeps_the_same(problem, f, strategy, balance, quota
         keep_fraction=f,
         strategy=strategy,
         labels=names,
-        balance=balance,
+        balance=balance if quota == "none" else None,
         quota=quota,
         mix_random=mix_random,
         drop_hardest=drop,
@@ -442,8 +446,8 @@ def test_a_window_that_does_not_fit_is_said(rng) -> None:
     values = rng.random(1000)
     kept = pdn.select(values, keep_fraction=0.98, strategy="window", drop_hardest=0.05)
     assert kept.notes == (
-        "only the hardest 0.02 are left out, not 0.05 (drop_hardest), as the kept ones would not fit into what is left"
-        "; keep fewer, or leave out fewer.",
+        "only the hardest 2 % are dropped first, not 5 %, because the rest would be fewer than are kept"
+        "; keep a smaller fraction, or drop fewer of the hardest.",
     )
     assert pdn.select(values, keep_fraction=0.9, strategy="window", drop_hardest=0.05).notes == ()
     assert pdn.select(values, keep_fraction=0.98, strategy="hard", drop_hardest=0.05).notes == ()

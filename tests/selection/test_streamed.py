@@ -98,7 +98,9 @@ SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=3)
 def fitting(options: dict, table: pa.Table) -> dict:
     grouped = "label" in table.column_names or "cluster" in table.column_names
     grouped &= options["strategy"] != "stratified"  # which streams without a floor or quota only
-    return options if grouped else options | {"balance": 0.0, "quota": "none"}
+    if not grouped:
+        return options | {"balance": 0.0, "quota": "none"}
+    return options if options["quota"] == "none" else options | {"balance": 0.0}
 
 
 @settings(max_examples=120)
@@ -470,13 +472,21 @@ def test_a_table_that_changes_is_noticed(shards) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("512MiB", 512 * 2**20), ("1.5 GiB", 3 * 2**29), ("2g", 2**31), ("2GB", 2 * 10**9), ("100B", 100), (7, 7)],
+    [
+        ("512MiB", 512 * 2**20),
+        ("1.5 GiB", 3 * 2**29),
+        ("2g", 2**31),
+        ("2GB", 2 * 10**9),
+        ("100B", 100),
+        (7, 7),
+        (1.5e3, 1500),
+    ],
 )
 def test_sizes(text, size) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "1XB", "-1GiB", "0", "1,5GiB", 0])
+@pytest.mark.parametrize("text", ["", "GiB", "1XB", "-1GiB", "0", "1,5GiB", 0, float("nan"), float("inf"), True, [1]])
 def test_sizes_that_are_none(text) -> None:
     with pytest.raises(PareError, match=r"a size is a number with a unit, such as 512MiB or 1GiB; got"):
         parse_size(text)

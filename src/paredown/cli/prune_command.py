@@ -93,9 +93,10 @@ def prune(
     if len(names) > 1:
         raise PareError(f"prune selects by one metric, but --metric {scoring.metric} was given; score takes several.")
     models = {"model": model, "start": scoring.warm_start, "save_model": scoring.save_model}
+    options: dict[str, Any] = {}
     if len(sources) == 1 and is_scores(source):
+        scoring.check_computed("ids", "column")
         table_labels, metric = read_column(scoring.labels), scoring.metric  # that of the table unless one is named
-        options = {name: value for name, value in models.items() if value is not None}  # refused by `prune`
         _announce_table(source, metric, scoring.memory)
     else:
         options = scoring.metric_options([metric])

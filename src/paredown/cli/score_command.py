@@ -64,6 +64,7 @@ def score(
     scoring.check()
     if imported is not None:
         _check_import(imported, higher_is, sources)
+        scoring.check_computed()
         opened = scoring.open(sources or [], as_imported=True)
         given_scores = _import(imported, higher_is, scoring, opened)
         metrics, decided_by = [given_scores.metric], {"imported": digest_of_scores(given_scores)}

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 # Options of metrics that are options of the verbs.
 _OWN = ("k", "kernel", "memory", "recipe", "members", "epochs", "pseudo_labels")
+# Options that say how scores are computed, and have no effect on scores that are.
+_COMPUTING = ("k", "option", "model", "save_model", "recipe", "members", "epochs", "pseudo_labels", "encoder")
+_COMPUTING += ("embeddings", "kernel", "exact", "warm_start", "split")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +111,14 @@ class ScoringOptions(SourceOptions):
         if self.model is None and any("memory" in METRICS[metric].options for metric in metrics):
             options["memory"] = parse_size(self.memory)
         return options
+
+    def check_computed(self, *others: str) -> None:
+        """Raise at an option that would have no effect on scores that are already computed, or at one of others."""
+        from paredown.errors import PareError, argument
+
+        for name in (*_COMPUTING, *others):
+            if getattr(self, name) != getattr(ScoringOptions, name):
+                raise PareError(f"these are already scores; leave out {argument(name)}, or give the data to score.")
 
     def scoring_arguments(self) -> dict[str, Any]:
         """Arguments of `paredown.score` that are taken as they were given."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from paredown.clustering.kernels.cosines import lengths, product_error, row_cosines, rows_at_once
 from paredown.clustering.kernels.exact import find_doubts, remove_doubts
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.ids import hash_ids
 from paredown.metrics.base import Work
 from paredown.metrics.frozen_scores import FrozenScores
@@ -112,7 +112,7 @@ def _groups(ends: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]:
     if largest > most:
         raise PareError(
             f"metric 'duplicates' holds a cluster at a time, and one has {largest} rows where memory allows {most}; "
-            f"raise memory, or k for smaller clusters."
+            f"raise {argument('memory')}, or {argument('k')} for smaller clusters."
         )
     first = 0
     while first < len(ends):

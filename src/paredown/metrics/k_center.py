@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.ids import hash_ids
 from paredown.metrics.base import Work
 from paredown.metrics.frozen_scores import FrozenScores
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
+from paredown.units import format_size
 
 
 def fit_k_center(
@@ -34,14 +35,14 @@ def fit_k_center(
         memory: bytes that all rows must fit into.
         track: reports progress.
     """
-    n, allowed = len(source), memory // (4 * source.dim)
+    n = len(source)
     if most < 1:
         raise PareError(f"most must be at least 1, got {most}.")
-    if n > allowed:
+    if 4 * n * source.dim > memory:
         raise PareError(
-            f"metric 'k_center' holds all embeddings in memory: {n} rows of {source.dim} dimensions are "
-            f"{4 * n * source.dim} bytes, and memory = {memory} allows {allowed} rows; raise memory, or prune first by "
-            f"a metric that reads in blocks, such as 'prototypes'."
+            f"metric 'k_center' holds all embeddings in memory: {n:,} rows of {source.dim} dimensions are "
+            f"{format_size(4 * n * source.dim)}, and {format_size(memory)} may be used; raise {argument('memory')}, or "
+            "prune first by a metric that reads in blocks, such as 'prototypes'."
         )
     hashes = hash_ids(source.ids, seed=seed)
     by_hash = np.argsort(hashes)

@@ -25,7 +25,7 @@ from paredown.sources import ImageSource, Skipped, Source, VectorSource
 from paredown.training import Examples, Recipe
 from paredown.training.devices import require_torch, torch_threads
 from paredown.training.ensembles import MEMBERS_AT_ONCE, train_ensemble, trains_stacked
-from paredown.units import format_duration, format_size
+from paredown.units import format_duration, format_size, with_bytes
 
 try:
     import resource
@@ -153,7 +153,7 @@ def estimate_scoring(
 
     Images are taken to be encoded by `pixels` unless a loaded encoder is given. The options are those of the metric.
     """
-    return replace(_estimate(source, metric, encoder, options), process=peak_memory())
+    return replace(_estimate(source, metric, encoder, with_bytes(options)), process=peak_memory())
 
 
 def _estimate(source: Source, metric: str, encoder: Encoder | None, options: dict[str, Any]) -> ScoringCost:

@@ -24,6 +24,7 @@ from paredown.scores import Labels, Scores
 from paredown.scoring.saved_models import FittedModel, can_be_saved, read_model, write_model
 from paredown.scoring.scoring_job import Job, recorded_options
 from paredown.sources import ImageSource, OnError, Source, VectorSource, open_source
+from paredown.units import with_bytes
 from paredown.version import __version__
 
 
@@ -72,6 +73,7 @@ def score(
             for those that were only copied or touched.
         **options: the metric's own, such as `k`; see `METRICS[metric].options`.
     """
+    options = with_bytes(options)
     model_files = [file for file in (model, start) if isinstance(file, str | Path)]
     check_all_apart([Path(place) for place in (save_model, embeddings) if place is not None], model_files)
     given, begin = (read_model(m) if isinstance(m, str | Path) else m for m in (model, start))
@@ -127,6 +129,7 @@ def score_all(
 
     The arguments are those of `score`; every metric takes those of the options that it has.
     """
+    options = with_bytes(options)
     check_options(metrics, options)
     _check_seed(seed)
     own = {metric: METRICS[metric].own_options(options) for metric in metrics}

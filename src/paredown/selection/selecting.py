@@ -42,7 +42,7 @@ def select(
     ids: ArrayLike | None = None,
     seed: int = 0,
     metric: str | None = None,
-    memory: str | int = DEFAULT_MEMORY,
+    memory: str | float = DEFAULT_MEMORY,
     track: Track = silent,
 ) -> Selection:
     """Keep exactly `round(keep_fraction * n)` examples (at least one).
@@ -59,7 +59,8 @@ def select(
             the clusters.
         balance: every class keeps at least `balance * keep_fraction` of its own examples, rounded up where the total
             allows. Defaults to the paper's 0.5 where there are labels or clusters, and to 0 (no floor) otherwise.
-        quota: `proportional` gives every class the same fraction, `equal` the same number (as far as it has them).
+        quota: `proportional` gives every class the same fraction, `equal` the same number (as far as it has them), in
+            place of a floor.
         drop_hardest: see `window` and `stratified`.
         mix_random: this fraction of the kept examples is drawn at random from what the strategy left.
         ids: ids of plain scores; row numbers if not given. Ties are broken by a seeded hash of the id.
@@ -91,7 +92,8 @@ def select(
     if labels is not None:
         scores = scores.with_labels(Labels.of(labels, length=len(scores)))
     groups = scores.labels is not None or scores.clusters is not None
-    return _select_in_memory(scores, SelectionSettings(**given, balance=default_balance(balance, groups=groups)))
+    floor = default_balance(balance, groups=groups and quota == "none")
+    return _select_in_memory(scores, SelectionSettings(**given, balance=floor))
 
 
 def _select_in_memory(scores: Scores, options: SelectionSettings) -> Selection:

@@ -52,6 +52,11 @@ class SelectionSettings:
             )
         if self.quota not in ("none", "proportional", "equal"):
             raise unknown_name("quota", self.quota, ("none", "proportional", "equal"))
+        if self.quota != "none" and self.balance > 0:
+            raise PareError(
+                f"{argument('quota', self.quota)} fixes how many examples of each class are kept, so a floor "
+                f"({argument('balance', self.balance)}) has no effect; leave out one of them."
+            )
         if not 0 <= self.drop_hardest < 1:
             hint = fraction_hint(self.drop_hardest)
             raise PareError(f"{argument('drop_hardest')} must be in [0, 1), got {self.drop_hardest:g}.{hint}")
@@ -93,8 +98,8 @@ class SelectionSettings:
         if self.strategy not in ("window", "stratified") or dropped == round(self.drop_hardest * n):
             return []
         return [
-            f"only the hardest {dropped / n:.3g} are left out, not {self.drop_hardest:g} (drop_hardest), as the kept "
-            "ones would not fit into what is left; keep fewer, or leave out fewer."
+            f"only the hardest {100 * dropped / n:.3g} % are dropped first, not {100 * self.drop_hardest:.3g} %, "
+            "because the rest would be fewer than are kept; keep a smaller fraction, or drop fewer of the hardest."
         ]
 
     def recipe(self, n: int, grouped_by: str | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from paredown.sources.arrays import ArraySource, NpySource, load_column
 from paredown.sources.base import ImageSource, OnError, Options, Skipped, Source, VectorSource
 from paredown.sources.source_formats import FORMATS, SourceFormat, find_format
 from paredown.sources.standard_datasets import DATASETS, ArrayImages, named_dataset, open_dataset
+from paredown.units import parse_size
 
 __all__ = [
     "DATASETS",
@@ -44,9 +45,9 @@ def open_source(
     columns: Mapping[str, str] | None = None,
     split: str | None = None,
     on_error: OnError = "raise",
-    memory: int | None = MEMORY,
+    memory: str | float | None = MEMORY,
 ) -> Source:
-    """Open examples wherever they are: an array, a file or a folder, told apart by what is there.
+    """Open examples wherever they are: an array, a file or a folder; the format is detected automatically.
 
     Args:
         data: a (rows, dimensions) array; an `.npy`, `.npz`, `.parquet`, `.csv` or `.tar` file; or a folder of `.npy`
@@ -58,11 +59,12 @@ def open_source(
         split: which split of a Hugging Face dataset or of a standard data set, `train` if it has several; or which
             folder of an image folder that holds `train`, `val` and the like.
         on_error: `raise` at the first unreadable file, or `skip` and list it in `source.skipped`.
-        memory: bytes that what cannot be read in blocks may take (ids, labels, an `.npz`, a member of a tar); a file
-            that declares more is refused. None for any number.
+        memory: what cannot be read in blocks (ids, labels, an `.npz`, a member of a tar) may take so much, in bytes or
+            as `512MiB`; a file that declares more is refused. None for any number.
     """
     if on_error not in ("raise", "skip"):
         raise PareError(f"{argument('on_error')} must be 'raise' or 'skip', got {on_error!r}.")
+    memory = None if memory is None else parse_size(memory)
     if isinstance(data, Source):
         return data
     if not isinstance(data, str | Path):

@@ -173,7 +173,7 @@ def load_examples(
     encoder: str | Encoder | Callable[..., Any] = "auto",
     seed: int = 0,
     on_error: OnError = "raise",
-    memory: str | int = "4GiB",
+    memory: str | float = "4GiB",
     workers: int | None = None,
     track: Track = silent,
 ) -> TrainingSet:

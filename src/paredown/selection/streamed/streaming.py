@@ -70,7 +70,7 @@ def select_streamed(
     """
     labels = None if labels is None else Labels.of(labels, length=len(table))
     codes = ClassCodes(table, labels)
-    floor = default_balance(balance, groups=codes.grouped_by is not None)
+    floor = default_balance(balance, groups=codes.grouped_by is not None and quota == "none")
     options = SelectionSettings(keep_fraction, strategy, floor, quota, drop_hardest, mix_random, seed).check()
     _check_streams(table, options, codes.grouped_by)
     scan = Scan(table, codes, limits or Limits(), track)

@@ -33,6 +33,7 @@ from paredown.files import (
     parts_folder,
     remove_folder,
 )
+from paredown.output_kinds import Output, find_output
 from paredown.progress import Track, silent
 from paredown.reading import check_rows, damaged, read_array, read_arrays, reading
 from paredown.recorder.storage import read_recording
@@ -83,25 +84,21 @@ def verify(path: str | Path, *, track: Track = silent) -> Verified:
     path = Path(path)
     if not path.exists():
         raise PareError(f"{path}: there is no such file or folder.")
-    mark = mark_of(path)
-    if path.is_dir():
-        kind = str((mark or {}).get("kind", ""))
-        if (path / RECORD).exists() or kind == "store of embeddings":
-            return _verify_store(path, track)
-        if kind in _GROWING:
-            return _GROWING[kind](path, kind, track)
-        if mark is not None and ("files" in mark or "count" in mark):
-            return _verify_folder(path, mark, track)
-    elif mark is None and file_mark(path).exists():
+    found = find_output(path)
+    if found is None:
+        raise PareError(
+            f"{path} was not written by paredown, or its mark is gone, so there is nothing to compare it with."
+        )
+    if found.changed:
         what = "changed or damaged since it was written: its checksum differs"
         return Verified(path, "export", 1, (Problem(path, what),))
-    elif path.suffix == ".parquet":
-        return _verify_table(path)
-    elif mark is not None:
-        return _verify_file(path, mark)
-    elif _is_json_of_table(path):
-        return _verify_table(path.with_suffix(".parquet"))
-    raise PareError(f"{path} was not written by paredown, or its mark is gone, so there is nothing to compare it with.")
+    if found.kind == "store of embeddings":
+        return _verify_store(path, track)
+    if found.kind in _GROWING:
+        return _GROWING[found.kind](path, found.kind, track)
+    if path.is_dir():
+        return _verify_folder(path, found.mark, track)
+    return _verify_table(found.path) if found.kind == "table" else _verify_file(found)
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -135,20 +132,14 @@ def _verify_table(path: Path) -> Verified:
     return Verified(path, kind, 2, tuple(problems))
 
 
-def _verify_file(path: Path, mark: dict[str, Any]) -> Verified:
+def _verify_file(output: Output) -> Verified:
     """A model, recording or encoder; or a file whose digest, compared already, is in the mark beside it."""
-    if "format" not in mark:
-        return Verified(path, "encoder" if path.suffix == ".onnx" else "export", 1, (), int("sha256" not in mark))
-    kind, read = ("model", read_model) if "model" in mark["format"] else ("recording", read_recording)
-    try:
-        read(path)
-    except PareError as error:
-        return Verified(path, kind, 1, (Problem(path, _without_path(error, path)),))
-    return Verified(path, kind, 1, ())
+    if output.kind not in _READERS:
+        return Verified(output.path, output.kind, 1, (), int("sha256" not in output.mark))
+    return Verified(output.path, output.kind, 1, tuple(_unless_readable(output.path, _READERS[output.kind])))
 
 
-def _is_json_of_table(path: Path) -> bool:
-    return path.suffix == ".json" and path.with_suffix(".parquet").is_file()
+_READERS: dict[str, Callable[[Path], Any]] = {"model": read_model, "recording": read_recording}
 
 
 # --- folders -------------------------------------------------------------------------------------------------------

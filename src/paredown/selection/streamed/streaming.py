@@ -74,7 +74,9 @@ def select_streamed(
     options = SelectionSettings(keep_fraction, strategy, floor, quota, drop_hardest, mix_random, seed).check()
     _check_streams(table, options, codes.grouped_by)
     scan = Scan(table, codes, limits or Limits(), track)
-    survey = _survey(scan, Order("hash" if strategy == "random" else "easy" if strategy == "easy" else "hard", seed))
+    survey = survey_scores(
+        scan, Order("hash" if strategy == "random" else "easy" if strategy == "easy" else "hard", seed)
+    )
     places, short = options.places(survey.counts)
     notes = survey.notes() + options.window_notes(len(table)) + short
     cuts = _find_cuts(survey, options, places)
@@ -104,7 +106,7 @@ def _check_streams(table: ScoreTable, options: SelectionSettings, grouped_by: st
 
 
 @dataclass(frozen=True)
-class _Survey:
+class Survey:
     """What the first pass over a table leaves: the number of rows and the range of scores of every class."""
 
     scan: Scan
@@ -164,7 +166,7 @@ class _Survey:
         return (-value if self.order.by == "hard" else value).astype(self.scan.table.dtype)
 
 
-def _survey(scan: Scan, order: Order) -> _Survey:
+def survey_scores(scan: Scan, order: Order) -> Survey:
     """Count the rows of every class by score; checks every score, and settles how classes are numbered."""
     codes, histogram = scan.codes, Histogram(scan, order)
     lowest = highest = np.empty(0, scan.table.dtype)
@@ -178,7 +180,7 @@ def _survey(scan: Scan, order: Order) -> _Survey:
         histogram.add(rows.values(order), rows.codes, codes.number)
     chosen = codes.settle(histogram.counts[: codes.number].sum(axis=1, dtype=np.int64))
     histogram.settle(chosen)
-    return _Survey(scan, order, histogram, histogram.before[:, -1].copy(), lowest[chosen], highest[chosen])
+    return Survey(scan, order, histogram, histogram.before[:, -1].copy(), lowest[chosen], highest[chosen])
 
 
 # --- strategies as cuts --------------------------------------------------------------------------------------------
@@ -211,7 +213,7 @@ class _Cuts(NamedTuple):
         return any(cut is not None and (cut.ids or cut.question.order.by_hash) for cut in self)
 
 
-def _find_cuts(survey: _Survey, options: SelectionSettings, places: Places) -> _Cuts:
+def _find_cuts(survey: Survey, options: SelectionSettings, places: Places) -> _Cuts:
     scan, n = survey.scan, len(survey.scan.table)
     question = Question(scan, survey.order, grouped=options.grouped)
     over_all = replace(question, grouped=False)
@@ -267,7 +269,7 @@ def _stratified(scan: Scan, seed: int, dropped: Cut | None, low: Any, high: Any,
     return cut
 
 
-def _tie_notes(survey: _Survey, options: SelectionSettings, cuts: _Cuts, n_kept: int) -> list[str]:
+def _tie_notes(survey: Survey, options: SelectionSettings, cuts: _Cuts, n_kept: int) -> list[str]:
     """Warnings of ties at the cuts, in the words of `select`."""
     if options.strategy in ("random", "stratified") or survey.constant() is not None:
         return []
@@ -291,7 +293,7 @@ def _tie_notes(survey: _Survey, options: SelectionSettings, cuts: _Cuts, n_kept:
 class RowsOnDisk:
     """The kept rows of a table: the cuts, and passes that apply them. Small, whatever the number of rows."""
 
-    def __init__(self, survey: _Survey, cuts: _Cuts, n_keep: int) -> None:
+    def __init__(self, survey: Survey, cuts: _Cuts, n_keep: int) -> None:
         self._scan, self._cuts, self._n_keep = survey.scan, cuts, n_keep  # but not the histogram, which is large
         self._counts, self._lowest, self._highest = survey.counts, survey.lowest, survey.highest
         self._table, self._codes = survey.scan.table, survey.scan.codes

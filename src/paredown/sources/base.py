@@ -119,6 +119,10 @@ class Source(Introduced, ABC):
         """What no output may touch: where the source is, and a file of every folder that its files are in."""
         return [Path(self.location), *{file.parent: file for file in self.disk_files()}.values()]
 
+    def underlying(self, rows: NDArray[np.int64]) -> tuple[Source, NDArray[np.int64]]:
+        """The source as it is stored, and where some rows are in it: of a source without its unusable rows, the whole."""
+        return self, rows
+
     def provenance(self) -> dict[str, Any]:
         """What a result should remember of where it came from."""
         return {
@@ -213,6 +217,9 @@ class _Subset(VectorSource):
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         return _kept_blocks(self._parent.blocks(rows), self._keep)
 
+    def underlying(self, rows: NDArray[np.int64]) -> tuple[Source, NDArray[np.int64]]:
+        return self._parent.underlying(np.flatnonzero(self._keep)[rows])
+
     def disk_files(self) -> Iterable[Path]:
         return self._parent.disk_files()
 
@@ -245,6 +252,10 @@ class ImageSource(Source):
     def file(self, row: int) -> tuple[Path | bytes, str]:
         """One undecoded image and its id, for those who need them in any order."""
         return next(iter(self.files(row)))
+
+    def pick(self, rows: Iterable[int]) -> Iterator[tuple[int, Path | bytes, str]]:
+        """Some undecoded images, in ascending order of their rows."""
+        return ((row, *self.file(row)) for row in rows)
 
     def images(self) -> Iterator[Image.Image | Skipped]:
         """The images in order; one that cannot be read is a `Skipped` in its place."""

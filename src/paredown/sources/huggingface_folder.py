@@ -114,6 +114,11 @@ class HuggingFaceImages(ImageSource):
             stored = row[self._column] or {}  # None where the image is null
             yield stored.get("bytes") or Path(stored.get("path") or ""), str(name)
 
+    def pick(self, rows: Iterable[int]) -> Iterator[tuple[int, Path | bytes, str]]:
+        for row in rows:
+            stored = self._images[row][self._column] or {}
+            yield row, stored.get("bytes") or Path(stored.get("path") or ""), str(self.ids[row])
+
     def disk_files(self) -> Iterable[Path]:
         return [Path(file["filename"]) for file in self.dataset.cache_files]
 

@@ -156,5 +156,16 @@ class WebDataset(ImageSource):
         images = ((data, m.key) for m, data in self.members(tar) if m.suffix in IMAGE_SUFFIXES)
         return islice(images, first - self._starts[tar], None)
 
+    def pick(self, rows: Iterable[int]) -> Iterator[tuple[int, Path | bytes, str]]:
+        """Tars are read from front to back, so a single pass over those that hold any of the rows."""
+        wanted = list(rows)
+        ends = [*self._starts[1:], len(self)]
+        for first, end in zip(self._starts, ends, strict=True):
+            here = {row - first: row for row in wanted if first <= row < end}
+            if here:
+                for place, (file, name) in enumerate(islice(self.files(first), max(here) + 1)):
+                    if place in here:
+                        yield here[place], file, name
+
     def disk_files(self) -> Iterable[Path]:
         return self.tars

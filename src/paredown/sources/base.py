@@ -120,7 +120,7 @@ class Source(Introduced, ABC):
         return [Path(self.location), *{file.parent: file for file in self.disk_files()}.values()]
 
     def underlying(self, rows: NDArray[np.int64]) -> tuple[Source, NDArray[np.int64]]:
-        """The source as it is stored, and where some rows are in it: of a source without its unusable rows, the whole."""
+        """The source as it is stored, unusable rows and all, and where some rows are in it."""
         return self, rows
 
     def provenance(self) -> dict[str, Any]:

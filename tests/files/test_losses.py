@@ -209,7 +209,7 @@ def test_the_same_command_again_is_success_and_changes_nothing(paredown, tmp_pat
     assert "p1 already exists, made with other settings: keep_fraction was 0.8 and is now 0.5" in other.stderr
     for command in (
         ["score", embeddings, "-o", "s.parquet", "--k", "7"],
-        ["export", "p1", "--to", "ids", "-o", "kept.npy"],
+        ["export", "p1", "--to", "uids", "-o", "kept.npy"],
     ):
         other = paredown(*command)
         assert other.returncode == 2

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from paredown.errors import PareError
+from paredown.errors import PareError, located
 from paredown.ids import id_array, name_rows
 from paredown.scores import Labels, check_clusters
 
@@ -87,10 +87,8 @@ def id_column(column: Any, where: Any, name: str = "id") -> NDArray[Any]:
     check_id_type(column.type, where, name)
     _check_present(column, where, name, "ids", "every example needs an id")
     plain = _decoded(column) if is_whole(column.type) else plain_text(column, where)
-    try:
+    with located(where):
         return id_array(plain.to_numpy())
-    except PareError as error:
-        raise PareError(f"{where}: {error}") from error
 
 
 def label_column(column: pa.ChunkedArray, where: Any, name: str = "label", *, with_unused: bool = False) -> Labels:
@@ -98,10 +96,8 @@ def label_column(column: pa.ChunkedArray, where: Any, name: str = "label", *, wi
     check_class_type(column.type, where, name)
     _check_present(column, where, name, "labels", "label such rows or drop them")
     if not is_text(column.type):
-        try:
+        with located(where):
             return Labels.of(_decoded(column).to_numpy())
-        except PareError as error:
-            raise PareError(f"{where}: {error}") from error
     if not (with_unused and pa.types.is_dictionary(column.type)):
         column = plain_text(column, where).dictionary_encode()
     merged = column.unify_dictionaries().combine_chunks()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 # Characters of no text, which enclose an argument in a message.
@@ -45,6 +46,19 @@ def fraction_hint(given: float) -> str:
     return f" Did you mean {given / 100:g}?" if 5 <= given <= 100 else ""
 
 
+def check_least(least: int, **given: int | None) -> None:
+    """Raise if an argument that is given is too small: `check_least(1, epochs=epochs)`."""
+    for name, value in given.items():
+        if value is not None and value < least:
+            raise PareError(f"{argument(name)} must be at least {least}, got {value}.")
+
+
+def check_known(kind: str, given: str, known: Collection[str], *, aliases: Mapping[str, str] | None = None) -> None:
+    """Raise `unknown_name` for a name that does not exist."""
+    if given not in known:
+        raise unknown_name(kind, given, known, aliases=aliases)
+
+
 def unknown_name(kind: str, given: str, known: Iterable[str], *, aliases: Mapping[str, str] | None = None) -> PareError:
     """An error for a misspelt name that lists what exists and suggests the nearest; `aliases` are known to mean one."""
     names = sorted(known)
@@ -52,3 +66,12 @@ def unknown_name(kind: str, given: str, known: Iterable[str], *, aliases: Mappin
     near = [alias] if alias in names else get_close_matches(given, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return PareError(f"unknown {kind} {given!r}; available: {', '.join(names)}.{hint}")
+
+
+@contextmanager
+def located(where: object) -> Iterator[None]:
+    """Put the place of a mistake in front of the message of a `PareError`."""
+    try:
+        yield
+    except PareError as error:
+        raise PareError(f"{where}: {error.message}") from error

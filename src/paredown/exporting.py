@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.errors import PareError, argument, unknown_name
+from paredown.errors import PareError, check_known, check_least
 from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
 from paredown.ids import hash_ids
 from paredown.progress import Track, silent
@@ -91,10 +91,8 @@ def export(
         warn: called with warnings, such as how many images lie outside the folder of the list that names them.
     """
     check_export(to, out)
-    if link not in ("copy", "hard", "symbolic"):
-        raise unknown_name("link", link, ("copy", "hard", "symbolic"))
-    if shard_size < 1:
-        raise PareError(f"{argument('shard_size')} must be at least 1, got {shard_size}.")
+    check_known("link", link, get_args(Link))
+    check_least(1, shard_size=shard_size)
     out, folder = Path(out), EXPORTS[to].folder
     read = [] if isinstance(manifest, Selection) else [manifest]
     if overwrite or not is_own(out):  # one's own may be finished by the same export, see below
@@ -127,8 +125,7 @@ def export(
 
 def check_export(name: str, out: str | Path) -> None:
     """Raise if there is no such export, or if the output is named like a file of another format."""
-    if name not in EXPORTS:
-        raise unknown_name("export", name, EXPORTS, aliases=_ALIASES)
+    check_known("export", name, EXPORTS, aliases=_ALIASES)
     given, suffix = Path(out).suffix.lower(), EXPORTS[name].suffix
     if given in _FORMATS and given != suffix:
         expected = f"end its name in {suffix}" if suffix else "name a folder"

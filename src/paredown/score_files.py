@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from paredown.columns import cluster_column, id_column, label_column
-from paredown.errors import PareError, argument
+from paredown.errors import PareError, argument, located
 from paredown.files import check_output, file_digest, is_own, locked, new_output
 from paredown.ids import natural_order
 from paredown.reading import damaged, read_parquet
@@ -114,10 +114,8 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
         labels = label_column(table["label"], path, with_unused=True) if "label" in table.column_names else None
         clusters = cluster_column(table["cluster"], path) if "cluster" in table.column_names else None
         name = str(provenance.get("metric", column)) if column == "score" else column
-    try:
+    with located(path):
         return Scores(values, ids, name, labels, clusters, provenance)
-    except PareError as error:
-        raise PareError(f"{path}: {error}") from error
 
 
 def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paredown.errors import PareError, argument
+from paredown.errors import PareError
 from paredown.text import encodable, printable, quoted
 
 
@@ -83,12 +83,6 @@ def command_line() -> str:
     program = Path(sys.argv[0])
     start = [Path(sys.executable).name, "-m", "paredown"] if program.name == "__main__.py" else [program.name]
     return " ".join(quoted(part) for part in [*start, *sys.argv[1:]])
-
-
-def check_workers(workers: int | None) -> None:
-    """Raise at a number of processes that cannot be."""
-    if workers is not None and workers < 1:
-        raise PareError(f"{argument('workers')} must be at least 1, got {workers}.")
 
 
 def _check_name(output: Path) -> None:

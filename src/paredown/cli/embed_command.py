@@ -12,7 +12,7 @@ from paredown.cli.announced_outputs import current
 from paredown.cli.app import JsonOption, OutFolder, advanced_option, app, scale_option, training_option
 from paredown.cli.source_options import SourceOptions, show_skipped, show_warnings
 from paredown.cli.terminal import emit, progress_bar, say
-from paredown.errors import PareError
+from paredown.errors import PareError, check_least
 from paredown.text import quoted
 
 if TYPE_CHECKING:
@@ -155,7 +155,6 @@ def _check_training(file: Path, encoder: str, epochs: int) -> None:
         raise PareError(f"--train-encoder makes the encoder that is used; leave out --encoder {encoder}.")
     if file.suffix != ".onnx":
         raise PareError(f"--train-encoder writes an ONNX file; name it {file.name}.onnx.")
-    if epochs < 1:
-        raise PareError(f"--epochs must be at least 1, got {epochs}.")
+    check_least(1, epochs=epochs)
     if not file.exists():  # one that is there may be that of the same command, stopped later
         check_output(file)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paredown.cli.announced_outputs import check_workers, current
+from paredown.cli.announced_outputs import current
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import TextTable, compose, emit, progress_bar, say
-from paredown.errors import PareError
+from paredown.errors import PareError, check_least
 
 if TYPE_CHECKING:
     from paredown.reproduce import FigureResult, PlannedTraining
@@ -61,7 +61,7 @@ def reproduce(
         emit({"size": size, "figures": listing}, as_json=as_json, show=lambda: _show_rehearsed(rehearsed, names))
         return
     current.grows(out, "finished figures and their parts")
-    check_workers(workers)
+    check_least(1, workers=workers)
     results = reproduce_figures(
         names,
         size=size,

@@ -12,7 +12,7 @@ from paredown.cli.app import JsonOption, Overwrite, app, input_option
 from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
 from paredown.cli.source_options import Sources, named_columns, read_column
 from paredown.cli.terminal import emit, progress_bar, say
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.text import quoted
 
 if TYPE_CHECKING:
@@ -171,8 +171,7 @@ def _check_import(file: Path, higher_is: str | None, sources: list[Path] | None)
         raise PareError(
             f"{file}: does a high score mean a harder or an easier example? Give --higher-is harder or easier."
         )
-    if higher_is not in ("harder", "easier"):
-        raise unknown_name("value of --higher-is", higher_is, ("harder", "easier"))
+    check_known("value of --higher-is", higher_is, ("harder", "easier"))
     if sources and len(sources) > 1:
         raise PareError(f"{file}: scores belong to one source, but {len(sources)} were given.")
 

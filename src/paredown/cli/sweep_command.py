@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paredown.cli.announced_outputs import check_workers, current
+from paredown.cli.announced_outputs import current
 from paredown.cli.app import JsonOption, app
 from paredown.cli.terminal import TextTable, aside, compose, emit, progress_bar, say
+from paredown.errors import check_least
 from paredown.units import format_duration
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def sweep(
     from paredown.sweeps.summary import advice, compare_with_random
 
     current.grows(out, "finished runs")
-    check_workers(workers)
+    check_least(1, workers=workers)
     plan = plan_sweep(read_settings(config), out=out, retry_failed=retry_failed, track=progress_bar)
     _announce(plan)
     swept = sweep_plan(plan, workers=workers, track=progress_bar, announce=_announce_duration)

@@ -35,7 +35,7 @@ from paredown.clustering.passes import (
     minibatch_pass,
     project,
 )
-from paredown.errors import PareError, argument, unknown_name
+from paredown.errors import PareError, argument, check_known
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 from paredown.threads import one_blas_thread
@@ -231,8 +231,7 @@ class KMeans:
 
     def _check(self, n: int, dim: int) -> None:
         k = self.k
-        if self.method not in METHODS:
-            raise unknown_name("method of k-means", self.method, METHODS)
+        check_known("method of k-means", self.method, METHODS)
         if not 1 <= k <= n:
             raise PareError(f"{argument('k')} must be between 1 and the number of examples, {n}; got {k}.")
         if self.restarts < 1 or self.iterations < 1 or self.sample_per_centroid < 1:

@@ -31,7 +31,7 @@ from paredown.embeddings.store import (
     start_store,
     write_shard,
 )
-from paredown.errors import PareError, argument
+from paredown.errors import PareError, argument, check_least
 from paredown.files import check_apart, locked, remove_folder
 from paredown.progress import Track, silent
 from paredown.scores import Labels
@@ -109,10 +109,7 @@ def check_embedding(
 ) -> None:
     """Raise if images could not be embedded like this, before any is looked at; the arguments are those of `embed`."""
     _checked_dtype(dtype)
-    if shard_size < 1:
-        raise PareError(f"{argument('shard_size')} must be at least 1, got {shard_size}.")
-    if workers is not None and workers < 1:
-        raise PareError(f"{argument('workers')} must be at least 1, got {workers}.")
+    check_least(1, shard_size=shard_size, workers=workers)
     check_encoder(encoder, **loading)
 
 
@@ -220,8 +217,7 @@ def _embed(
     trust_source: bool = False,
     loading: dict[str, Any] | None = None,
 ) -> Store:
-    if shard_size < 1:
-        raise PareError(f"{argument('shard_size')} must be at least 1, got {shard_size}.")
+    check_least(1, shard_size=shard_size)
     workers = default_workers() if workers is None else workers
     named, home = home, home.resolve() if home.is_symlink() else home  # the store is replaced, not the link to it
     known = {

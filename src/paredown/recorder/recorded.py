@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.metrics.forgetting_events import forgetting_score
 from paredown.metrics.margins import mean_margin_score
 from paredown.metrics.prediction_arrays import column_sums
@@ -180,8 +180,7 @@ RECORDED: dict[str, RecordedMetric] = {
 
 def read_metric(metric: str, tables: dict[int, Table], layout: Layout, epoch: Any) -> NDArray[np.float64]:
     """A metric averaged over the members, in the order of their numbers; NaN where a member cannot tell."""
-    if metric not in RECORDED:
-        raise unknown_name("recorded metric", str(metric), RECORDED)
+    check_known("recorded metric", str(metric), RECORDED)
     entry = RECORDED[metric]
     if epoch is not None and not entry.of_one_epoch:
         raise PareError(f"epoch= chooses among the kept EL2N scores; {metric} covers the whole recording.")

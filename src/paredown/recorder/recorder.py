@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.ids import check_ids, id_array
 from paredown.reading import damaged
 from paredown.recorder.batch_checks import ArrayBatch, name_examples, read_batch, read_count
@@ -29,7 +29,6 @@ _WAITING_LOGITS = 2**16
 _TDDS_CLASSES = 100  # up to here the two softmax vectors per example of tdds are small change
 
 Unseen = Literal["error", "hardest", "easiest", "drop"]
-_UNSEEN = ("error", "hardest", "easiest", "drop")
 
 
 class Recorder:
@@ -66,8 +65,7 @@ class Recorder:
         self.n_classes = read_count(n_classes, "n_classes", least=2)
         self.member: int | None = read_count(member, "member", least=0)
         self.ids = None if ids is None else _check_ids(ids, self.n_examples)
-        if repeats not in ("count", "first"):
-            raise unknown_name("way with repeats", str(repeats), ("count", "first"))
+        check_known("way with repeats", str(repeats), ("count", "first"))
         self.repeats = repeats
         self._layout = Layout(
             n_classes=self.n_classes,
@@ -192,8 +190,7 @@ class Recorder:
             unseen: what becomes of examples without a score, because they were never seen or not often enough: an
                 `error`, rank them `hardest` or `easiest`, or `drop` them from the scores.
         """
-        if unseen not in _UNSEEN:
-            raise unknown_name("way with unseen examples", str(unseen), _UNSEEN)
+        check_known("way with unseen examples", str(unseen), get_args(Unseen))
         values = read_metric(metric, self._tables, self._layout, epoch)
         missing = np.flatnonzero(np.isnan(values))
         if len(missing):

@@ -19,7 +19,7 @@ import pyarrow.csv
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.columns import as_written, id_column, label_column
-from paredown.errors import PareError, argument
+from paredown.errors import PareError, argument, located
 from paredown.ids import check_ids, find_ids, id_array, name_rows
 from paredown.reading import check_memory, check_regular, damaged, read_array, read_arrays, read_parquet, reading
 from paredown.scores import Labels, Scores
@@ -86,17 +86,15 @@ def import_scores(
     own_ids = held.ids if ids is None else id_array(ids)
     own_labels = held.labels if labels is None else labels
     if own_ids is not None:
-        try:
+        with located(file):
             own_ids = id_array(own_ids)
             check_ids(own_ids)
-        except PareError as error:
-            raise PareError(f"{file}: {error}") from error
     if source is not None:
         rows = _rows_of(source, own_ids, len(values), file)
         values, own_ids = values[rows], source.ids
         given = None if own_labels is None else Labels.of(own_labels, length=len(rows))[rows]
         own_labels = source.labels if given is None else given
-    try:
+    with located(file):
         return Scores(
             values,
             np.arange(len(values)) if own_ids is None else own_ids,
@@ -113,8 +111,6 @@ def import_scores(
                 **({} if source is None else {"source": source.provenance()}),
             },
         )
-    except PareError as error:
-        raise PareError(f"{file}: {error}") from error
 
 
 def _pick(file: Path, held: _Columns, column: str | None, metric: str | None) -> str:

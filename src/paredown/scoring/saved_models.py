@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from paredown.clustering.kernels import KERNELS
 from paredown.display import Introduced
-from paredown.errors import PareError, argument, unknown_name
+from paredown.errors import PareError, argument, check_known
 from paredown.files import new_output
 from paredown.metrics import METRICS, Model
 from paredown.reading import damaged, read_arrays
@@ -99,8 +99,7 @@ class FittedModel(Introduced):
                     f"the model was fitted with {name} = {fitted[name]}, and {name} = {value} was given; leave {name} "
                     f"out, or fit again without the model."
                 )
-        if given.get("kernel", "auto") not in KERNELS:
-            raise unknown_name("kernel", given["kernel"], KERNELS)
+        check_known("kernel", given.get("kernel", "auto"), KERNELS)
 
     def with_options(self, given: dict[str, Any]) -> FittedModel:
         """This model, comparing rows by the kernel that is given, if any; all kernels give the same scores."""

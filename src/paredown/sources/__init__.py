@@ -7,7 +7,7 @@ from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from paredown.errors import PareError, argument, unknown_name
+from paredown.errors import PareError, argument, check_known
 from paredown.reading import MEMORY, check_name, damaged
 from paredown.scores import Labels
 from paredown.sources.arrays import ArraySource, NpySource, load_column
@@ -76,8 +76,7 @@ def open_source(
         raise PareError(f"{path}: there is no such file or folder.")
     columns = dict(columns or {})
     for role in columns:
-        if role not in COLUMN_ROLES:
-            raise unknown_name("column role", role, COLUMN_ROLES)
+        check_known("column role", role, COLUMN_ROLES)
     options = Options(ids=ids, labels=labels, columns=columns, split=split, on_error=on_error, memory=memory)
     if named is not None:
         source: Source = open_dataset(*named, options)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.display import Introduced
-from paredown.errors import PareError
+from paredown.errors import PareError, located
 from paredown.ids import check_ids, hash_ids, id_array, natural_order
 from paredown.reading import MEMORY
 from paredown.scores import Batch, Labels, unit_rows, usable_rows
@@ -75,12 +75,10 @@ class Source(Introduced, ABC):
             raise PareError(f"{location}: the source is empty; it holds no examples.")
         self.location, self.kind = location, kind
         self.skipped = getattr(self, "skipped", [])
-        try:
+        with located(location):
             self.ids = id_array(ids)
             check_ids(self.ids)
             self.labels = None if labels is None else Labels.of(labels, length=len(self.ids))
-        except PareError as error:
-            raise PareError(f"{location}: {error}") from error
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.reading import read_text
 from paredown.scores import Labels
 from paredown.sources.base import ImageSource, Options
@@ -119,8 +119,7 @@ def open_dataset(name: str, folder: Path, options: Options) -> ImageSource:
     """A split of a standard data set; `train` unless another is asked for. Ids are `train/000123`."""
     dataset = DATASETS[name]
     split = options.split or "train"
-    if split not in dataset.splits:
-        raise unknown_name(f"split of {dataset.title}", split, dataset.splits)
+    check_known(f"split of {dataset.title}", split, dataset.splits)
     if not folder.is_dir():
         raise PareError(f"{folder}: there is no such folder. {dataset.title} needs {dataset.files} in it.")
     location = f"{name}:{os.path.abspath(folder)}"

@@ -19,7 +19,7 @@ from PIL import Image
 
 from paredown.embeddings.encoders import Encoder, encode, load_encoder
 from paredown.embeddings.encoders.pipeline import default_workers, prepared_images, unreadable
-from paredown.errors import PareError, argument, unknown_name
+from paredown.errors import PareError, argument, check_known
 from paredown.ids import name_rows
 from paredown.progress import Track, silent
 from paredown.scores import Labels
@@ -235,8 +235,7 @@ def _labels_of(source: Source, given: ArrayLike | Labels | None, like: TrainingS
         return labels
     number = {name: code for code, name in enumerate(like.classes)}
     for name in labels.classes:
-        if name not in number:
-            raise unknown_name(f"class of {source.location}", name, like.classes)
+        check_known(f"class of {source.location}", name, like.classes)
     return Labels(np.array([number[name] for name in labels.classes], np.int64)[labels.codes], like.classes)
 
 

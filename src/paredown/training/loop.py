@@ -22,7 +22,7 @@ from paredown.files import locked, new_output
 from paredown.progress import Track, silent
 from paredown.training.augmentation import crop_and_flip, flip
 from paredown.training.checks import check_labels, checked_rows, checked_steps, missing_classes
-from paredown.training.devices import default_device
+from paredown.training.devices import default_device, require_torch
 from paredown.training.examples import TrainingSet
 from paredown.training.networks import build_network
 from paredown.training.recipes import Recipe, find_recipe
@@ -112,10 +112,8 @@ def train(
         device: `cuda` where there is one, otherwise `cpu`; in a worker process, the GPU of its number.
         track: reports progress, a step at a time.
     """
-    try:
-        import torch
-    except ImportError as error:
-        raise PareError("training needs torch: pip install 'paredown[train]'.") from error
+    require_torch("training")
+    import torch
 
     recipe = find_recipe(recipe)
     rows = checked_rows(examples, rows)

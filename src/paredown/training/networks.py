@@ -19,7 +19,7 @@ from paredown.embeddings.encoders.base import IMAGENET_MEAN, IMAGENET_STD
 from paredown.embeddings.encoders.pretrained import libraries
 from paredown.embeddings.encoders.torchvision_on_cpu import import_torchvision
 from paredown.embeddings.encoders.weights import downloads, read_checkpoint
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.training.examples import TrainingSet
 from paredown.training.recipes import Recipe
 
@@ -86,8 +86,7 @@ def _make(recipe: Recipe, shape: Shape, n_classes: int) -> tuple[torch.nn.Module
     name, options = recipe.network, dict(recipe.network_options)
     if name.startswith("timm:"):
         return _timm(name.removeprefix("timm:"), shape, n_classes, pretrained=recipe.pretrained, **options)
-    if name not in NETWORKS:
-        raise unknown_name("network", name, [*NETWORKS, "timm:NAME"])
+    check_known("network", name, [*NETWORKS, "timm:NAME"])
     try:
         return NETWORKS[name](shape, n_classes, **options), None
     except TypeError as error:

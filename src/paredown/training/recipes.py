@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.option_types import check_fields
 
 
@@ -47,8 +47,7 @@ class Recipe:
         """This recipe with some settings changed; unknown ones raise."""
         known = [entry.name for entry in fields(self)]
         for name in changes:
-            if name not in known:
-                raise unknown_name("setting of a recipe", name, known)
+            check_known("setting of a recipe", name, known)
         return replace(self, **changes)
 
     def settings(self) -> dict[str, Any]:
@@ -184,8 +183,7 @@ RECIPES: dict[str, Recipe] = {
 def find_recipe(recipe: str | Recipe, **changes: Any) -> Recipe:
     """A recipe by its name in `RECIPES`, or the one given, with some settings changed."""
     if isinstance(recipe, str):
-        if recipe not in RECIPES:
-            raise unknown_name("recipe", recipe, RECIPES)
+        check_known("recipe", recipe, RECIPES)
         recipe = RECIPES[recipe]
     recipe = recipe.but(**changes)
     check_fields(recipe, f"recipe {recipe.name!r}:")

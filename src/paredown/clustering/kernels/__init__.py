@@ -21,7 +21,7 @@ from paredown.clustering.kernels.cosines import Indices, Rows
 from paredown.clustering.kernels.exact import ExactSearch
 from paredown.clustering.kernels.low_precision import BFloat16Search, CudaSearch, Int8Search, import_torch
 from paredown.clustering.kernels.screened import WIDTHS, ScreenedSearch, leading_basis, screens
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.threads import one_blas_thread
 
 __all__ = [
@@ -73,8 +73,7 @@ def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") 
 
     Small problems take float32 without counting.
     """
-    if kernel not in KERNELS:
-        raise unknown_name("kernel", kernel, KERNELS)
+    check_known("kernel", kernel, KERNELS)
     if kernel != "auto":
         return fewest_operations(KERNELS[kernel](centroids, rows), rows)
     if not worth_a_choice(n, centroids.size):

@@ -9,20 +9,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paredown.embeddings.encoders.base import Preprocess
-from paredown.errors import PareError, argument, unknown_name
+from paredown.errors import PareError, argument, check_known
 from paredown.reading import check_regular, damaged
 
 if TYPE_CHECKING:
     import torch
 
 Runtime = Literal["auto", "onnx", "torch"]
-_RUNTIMES = ("auto", "onnx", "torch")
 _AGREEMENT = 0.9999  # least cosine between an exported model and the original, on noise
 _PREPROCESS_KEY = "paredown.preprocess"  # where an ONNX file that paredown wrote keeps its preprocessing
 _TRAINING_KEY = "paredown.training"  # and how paredown trained it
@@ -37,8 +36,7 @@ class Forward(NamedTuple):
 
 def check_runtime(runtime: str) -> None:
     """Raise unless models are run in this way."""
-    if runtime not in _RUNTIMES:
-        raise unknown_name("runtime", runtime, _RUNTIMES)
+    check_known("runtime", runtime, get_args(Runtime))
 
 
 def run_model(model: torch.nn.Module, size: int, *, runtime: Runtime = "auto") -> Forward:

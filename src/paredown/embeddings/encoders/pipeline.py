@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from paredown.embeddings.encoders.base import Encoder
-from paredown.errors import PareError, argument
+from paredown.errors import PareError, argument, check_least
 from paredown.sources import ImageSource, OnError, Skipped
 from paredown.sources.image_decoding import decode_image
 from paredown.workers import available_cores
@@ -56,8 +56,7 @@ def prepared_images(
         except (OSError, ValueError, MemoryError) as error:  # sizes and modes that Pillow cannot resize or convert
             return Skipped(name, f"cannot be prepared: {error}")
 
-    if workers < 1:
-        raise PareError(f"{argument('workers')} must be at least 1, got {workers}.")
+    check_least(1, workers=workers)
     with ThreadPoolExecutor(workers, thread_name_prefix="paredown-decode") as pool:
         waiting: deque[Future[Any]] = deque()
         try:

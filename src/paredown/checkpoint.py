@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from paredown.files import MARK, claim_folder, locked, mark_of, remove_folder, w
 from paredown.reading import read_arrays
 from paredown.records import check_same, digest, json_values, read_record, write_record
 from paredown.text import with_article
+
+Arrays = dict[str, NDArray[Any]]
 
 _KIND = "unfinished run"
 _SETTINGS = "settings.json"
@@ -71,7 +73,15 @@ class Checkpoint:
         keep_settings(folder, {**settings, "source_state": source or {}}, kind=_KIND, trusted=trusted)
         self.folder, self._digest = folder, digest(settings)
 
-    def load(self, name: str) -> dict[str, NDArray[Any]] | None:
+    def part(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+        """The arrays of a part: those that an earlier run finished, or those made now, which are written."""
+        done = self.load(name)
+        if done is None:
+            done = make()
+            self.save(name, done)
+        return done
+
+    def load(self, name: str) -> Arrays | None:
         """The arrays of a finished part, or None."""
         file = self.folder / f"{name}.npz"
         if not file.exists():
@@ -82,7 +92,7 @@ class Checkpoint:
             return None
         return arrays if str(arrays.pop(_OF_PART, "")) == self._digest else None
 
-    def save(self, name: str, arrays: dict[str, NDArray[Any]]) -> None:
+    def save(self, name: str, arrays: Arrays) -> None:
         """Write a finished part."""
         with write_whole(self.folder / f"{name}.npz") as part, part.open("wb") as stream:
             np.savez(stream, allow_pickle=False, **arrays, **{_OF_PART: np.array(self._digest)})

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.checkpoint import Checkpoint
+from paredown.checkpoint import Arrays, Checkpoint
 from paredown.errors import PareError
 from paredown.metrics.base import Training
 from paredown.metrics.disagreement import misclassified
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.probe_training import Probes, load_probes, member_seeds, remembered
+from paredown.metrics.probe_training import Probes, finished_part, load_probes
 from paredown.metrics.reliability import EnsembleScores, reliability_facts
 from paredown.progress import Track, silent
 from paredown.sources import Source
 from paredown.training import Recipe, find_recipe
 from paredown.training.devices import torch_threads
-from paredown.training.ensembles import train_ensemble
 
 DEFAULT_KINDS = 10  # as in the paper
 
@@ -69,25 +69,20 @@ def fit_ddd(
         raise PareError(
             f"metric 'ddd' needs at least 1 member, 2 folds and 1 epoch, got {members}, {folds} and {epochs}."
         )
-    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, track=track)
+    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, epochs=epochs, track=track)
     fold = stratified_folds(probes.examples.labels, folds)
     kinds = diverse_recipes(probes.recipe, members)
     wrong, excess = np.empty((members, len(fold)), bool), np.empty((members, len(fold)))
     with torch_threads(threads):
         for member, kind in enumerate(kinds):
-            name = f"ddd-{member:04d}"
-            done = remembered(checkpoint, name)
-            if done is None:
-                done = _judge(probes, kind, member, fold, epochs, track)
-                if checkpoint is not None:
-                    checkpoint.save(name, done)
+            done = finished_part(checkpoint, f"ddd-{member:04d}", partial(_judge, probes, kind, member, fold, track))
             wrong[member], excess[member] = done["wrong"], done["excess"]
     halves = [_count(wrong[half::2], excess[half::2]) for half in range(2)] if members > 1 else None
     estimate = _count(wrong, excess)
     facts: dict[str, Any] = {
         "members": [_describe(kind) for kind in kinds],
         "folds": folds,
-        "epochs": probes.recipe.epochs if epochs is None else epochs,
+        "epochs": probes.epochs,
         "accuracy": [float(1 - row.mean()) for row in wrong],
     }
     if halves is not None:
@@ -96,19 +91,12 @@ def fit_ddd(
 
 
 def ddd_trainings(
-    metrics: Sequence[str],
-    n: int,
-    *,
-    recipe: str | Recipe = "mlp",
-    members: int = DEFAULT_KINDS,
-    folds: int = 5,
-    epochs: int | None = None,
-    **_: Any,
+    metrics: Sequence[str], n: int, *, recipe: str | Recipe, members: int, folds: int, epochs: int | None, **_: Any
 ) -> list[Training]:
     """A training of each kind of network for each fold."""
     recipe = find_recipe(recipe)
-    whole = recipe.epochs if epochs is None else epochs
-    return [Training(tuple(metrics), kind, folds, whole, n - n // folds) for kind in diverse_recipes(recipe, members)]
+    kinds = diverse_recipes(recipe, members)
+    return [Training(tuple(metrics), kind, folds, epochs or recipe.epochs, n - n // folds) for kind in kinds]
 
 
 def diverse_recipes(recipe: Recipe, members: int) -> list[Recipe]:
@@ -144,14 +132,11 @@ def stratified_folds(labels: NDArray[np.int64], folds: int) -> NDArray[np.int64]
     return fold
 
 
-def _judge(
-    probes: Probes, kind: Recipe, member: int, fold: NDArray[np.int64], epochs: int | None, track: Track
-) -> dict[str, NDArray[Any]]:
+def _judge(probes: Probes, kind: Recipe, member: int, fold: NDArray[np.int64], track: Track) -> Arrays:
     """Train a network without each fold in turn; who is wrong, and by how much, about the fold left out."""
     folds = int(fold.max()) + 1
     masks = fold != np.arange(folds)[:, None]
-    seeds = member_seeds(probes.seed, member * folds, (member + 1) * folds)
-    ensemble = train_ensemble(kind, probes.examples, seeds=seeds, masks=masks, epochs=epochs, track=track)
+    ensemble = probes.train(range(member * folds, (member + 1) * folds), kind=kind, masks=masks, track=track)
     wrong, excess = np.empty(len(fold), bool), np.empty(len(fold))
     for rows, logits in ensemble.blocks(probes.examples):
         own = logits[fold[rows], np.arange(logits.shape[1])]

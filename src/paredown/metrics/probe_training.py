@@ -1,16 +1,18 @@
-"""What all metrics that train have in common: examples in an order of their own, labels or clusters."""
+"""What all metrics that train have in common: examples in an order of their own, labels or clusters, and members."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.checkpoint import Checkpoint
-from paredown.errors import PareError
+from paredown.checkpoint import Arrays, Checkpoint
+from paredown.errors import PareError, check_least
 from paredown.ids import hash_ids
+from paredown.metrics.base import Training
 from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.prototypes import default_k, fit_prototypes
 from paredown.progress import Track, silent
@@ -18,7 +20,7 @@ from paredown.scores import Labels
 from paredown.sources import Source, VectorSource
 from paredown.training import Recipe, find_recipe
 from paredown.training.devices import require_torch
-from paredown.training.ensembles import MEMBERS_AT_ONCE, trains_stacked
+from paredown.training.ensembles import MEMBERS_AT_ONCE, Ensemble, train_ensemble, trains_stacked
 from paredown.training.examples import TrainingSet, load_examples
 
 
@@ -28,9 +30,15 @@ class Probes:
 
     recipe: Recipe
     examples: TrainingSet
+    epochs: int
     hashes: NDArray[np.uint64]  # ascending, one per example
     seed: int
     facts: dict[str, Any]
+
+    def train(self, members: range, *, kind: Recipe | None = None, **how: Any) -> Ensemble:
+        """The networks of some members, of another kind than the recipe's if given; for `how` see `train_ensemble`."""
+        seeds = member_seeds(self.seed, members.start, members.stop)
+        return train_ensemble(kind or self.recipe, self.examples, **{"seeds": seeds, "epochs": self.epochs} | how)
 
     def scores(self, metric: str, values: NDArray[np.floating], **facts: Any) -> FrozenScores:
         """A fitted metric from one value per example."""
@@ -44,9 +52,17 @@ class Probes:
 
 
 def load_probes(
-    source: Source, recipe: str | Recipe, *, seed: int, pseudo_labels: bool, k: int | None, track: Track = silent
+    source: Source,
+    recipe: str | Recipe,
+    *,
+    seed: int,
+    pseudo_labels: bool,
+    k: int | None,
+    epochs: int | None = None,
+    track: Track = silent,
 ) -> Probes:
     """Read the examples for training; with `pseudo_labels`, clusters of their embeddings take the place of labels."""
+    check_least(1, epochs=epochs)
     require_torch("a metric that trains probes")
     recipe = find_recipe(recipe)
     facts: dict[str, Any] = {"recipe": recipe.name}
@@ -61,7 +77,15 @@ def load_probes(
         raise PareError(f"{source.location}: training needs at least two classes, and all examples are of one.")
     hashes = hash_ids(examples.ids, seed=seed)
     order = np.argsort(hashes)
-    return Probes(recipe, examples.take(order), hashes[order], seed, facts)
+    return Probes(recipe, examples.take(order), epochs or recipe.epochs, hashes[order], seed, facts)
+
+
+def trainings_on_subsets(
+    metrics: Sequence[str], n: int, *, recipe: str | Recipe, members: int, subset: float, epochs: int | None, **_: Any
+) -> list[Training]:
+    """One training of each member on its share of the examples, whatever metrics are read off them."""
+    recipe = find_recipe(recipe)
+    return [Training(tuple(metrics), recipe, members, epochs or recipe.epochs, round(subset * n))]
 
 
 def _cluster_labels(source: Source, recipe: Recipe, *, seed: int, k: int | None, track: Track) -> Labels:
@@ -89,6 +113,6 @@ def portions(recipe: Recipe, members: int) -> list[range]:
     return [range(first, min(first + size, members)) for first in range(0, members, size)]
 
 
-def remembered(checkpoint: Checkpoint | None, name: str) -> dict[str, NDArray[Any]] | None:
-    """The arrays of a portion that an earlier run finished, if there was one."""
-    return None if checkpoint is None else checkpoint.load(name)
+def finished_part(checkpoint: Checkpoint | None, name: str, make: Callable[[], Arrays]) -> Arrays:
+    """The arrays of a part of the work, which a checkpoint keeps."""
+    return make() if checkpoint is None else checkpoint.part(name, make)

@@ -7,24 +7,25 @@ that are read off probes trained for the same number of epochs share one trainin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from paredown.checkpoint import Checkpoint
-from paredown.errors import PareError, argument, unknown_name
+from paredown.checkpoint import Arrays, Checkpoint
+from paredown.errors import PareError, check_known, check_least
 from paredown.metrics.base import Training
 from paredown.metrics.disagreement import UNCERTAINTIES, Votes
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.probe_training import Probes, load_probes, member_seeds, portions, remembered
+from paredown.metrics.prediction_arrays import Values
+from paredown.metrics.probe_training import Probes, finished_part, load_probes, portions
 from paredown.metrics.reliability import EnsembleScores, reliability_facts
 from paredown.progress import Track, silent
 from paredown.recorder import RECORDED, Recorder
 from paredown.sources import Source
 from paredown.training import Recipe, find_recipe
 from paredown.training.devices import torch_threads
-from paredown.training.ensembles import train_ensemble, trains_stacked
+from paredown.training.ensembles import trains_stacked
 from paredown.training.schedule import steps_per_epoch
 
 ACTIVE = "active_learning"
@@ -93,17 +94,13 @@ def watch_training(
         track: reports progress.
     """
     for metric in metrics:
-        if metric not in WATCHED:
-            raise unknown_name("metric of a watched training", metric, WATCHED)
-    if uncertainty not in UNCERTAINTIES:
-        raise unknown_name("uncertainty", uncertainty, UNCERTAINTIES)
+        check_known("metric of a watched training", metric, WATCHED)
+    check_known("uncertainty", uncertainty, UNCERTAINTIES)
     if uncertainty != UNCERTAINTIES[0] and ACTIVE not in metrics:
         raise PareError(f"uncertainty is an option of metric {ACTIVE!r}, which was not asked for.")
-    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, track=track)
-    members = probes.recipe.probe_members if members is None else members
-    for name, number in (("members", members), ("epochs", epochs)):
-        if number is not None and number < 1:
-            raise PareError(f"{argument(name)} must be at least 1, got {number}.")
+    check_least(1, members=members)
+    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, epochs=epochs, track=track)
+    members = members or probes.recipe.probe_members
     of_features = [metric for metric in metrics if metric in _OF_FEATURES]
     if of_features and not trains_stacked(probes.recipe):
         raise PareError(
@@ -125,13 +122,7 @@ def watch_training(
 
 
 def watched_trainings(
-    metrics: Sequence[str],
-    n: int,
-    *,
-    recipe: str | Recipe = "mlp",
-    members: int | None = None,
-    epochs: int | None = None,
-    **_: Any,
+    metrics: Sequence[str], n: int, *, recipe: str | Recipe, members: int | None, epochs: int | None, **_: Any
 ) -> list[Training]:
     """One training for all metrics that are read off equally long ones."""
     recipe = find_recipe(recipe)
@@ -155,45 +146,36 @@ def _watch(
     n, classes = len(probes.examples), len(probes.examples.classes)
     recorded = [metric for metric in metrics if metric in RECORDED]
     sums = {metric: np.zeros((2, n)) for metric in recorded}
-    votes = [Votes.empty(n, classes) if ACTIVE in metrics else None for _ in range(2)]
+    votes = [Votes.empty(n, classes) for _ in range(2)] if ACTIVE in metrics else []
     for portion in portions(probes.recipe, members):
-        name = f"watch-{epochs}-{portion.start:04d}"
-        done = remembered(checkpoint, name)
-        if done is None:
-            done = _watch_portion(probes, recorded, ACTIVE in metrics, portion, epochs, track)
-            if checkpoint is not None:
-                checkpoint.save(name, done)
+        watch = partial(_watch_portion, probes, recorded, ACTIVE in metrics, portion, epochs, track)
+        done = finished_part(checkpoint, f"watch-{epochs}-{portion.start:04d}", watch)
         for metric in recorded:
             sums[metric] += done[metric]
         for half, counted in enumerate(votes):
-            if counted is not None:
-                counted.merge(Votes.loaded({field: done[f"{field}_{half}"] for field in Votes.FIELDS}))
-    counts = np.array([(members + 1) // 2, members // 2])
-    facts: dict[str, Any] = {"members": members, "epochs": epochs}
+            counted.merge(Votes.loaded({field: done[f"{field}_{half}"] for field in Votes.FIELDS}))
     fitted: dict[str, FrozenScores] = {}
+
+    def fit(metric: str, values: Values, halves: list[Values], **facts: Any) -> None:
+        scores = EnsembleScores(values, (halves[0], halves[1]) if members > 1 else None)
+        facts = {"members": members, "epochs": epochs, **facts, **reliability_facts(metric, scores, members)}
+        fitted[metric] = probes.scores(metric, values, **facts)
+
+    counts = (members + 1) // 2, members // 2
     for metric in recorded:
-        halves = sums[metric] / np.maximum(counts, 1)[:, None]
-        estimate = EnsembleScores(sums[metric].sum(axis=0) / members, (halves[0], halves[1]))
-        fitted[metric] = probes.scores(metric, estimate.values, **facts, **_reliability(metric, estimate, members))
-    if ACTIVE in metrics:
+        halves = [total / max(count, 1) for total, count in zip(sums[metric], counts, strict=True)]
+        fit(metric, sums[metric].sum(axis=0) / members, halves)
+    if votes:
         first, second = votes
-        assert first is not None
-        assert second is not None
-        halves = [half.uncertainty(uncertainty) if half.members else np.zeros(n) for half in (first, second)]
+        halves = [half.uncertainty(uncertainty) for half in votes if half.members]
         first.merge(second)
-        estimate = EnsembleScores(first.uncertainty(uncertainty), (halves[0], halves[1]))
-        facts["uncertainty"] = uncertainty
-        fitted[ACTIVE] = probes.scores(ACTIVE, estimate.values, **facts, **_reliability(ACTIVE, estimate, members))
+        fit(ACTIVE, first.uncertainty(uncertainty), halves, uncertainty=uncertainty)
     return fitted
-
-
-def _reliability(metric: str, estimate: EnsembleScores, members: int) -> dict[str, Any]:
-    return reliability_facts(metric, estimate, members) if members > 1 else {"models": 1}
 
 
 def _watch_portion(
     probes: Probes, recorded: list[str], with_votes: bool, portion: range, epochs: int, track: Track
-) -> dict[str, NDArray[Any]]:
+) -> Arrays:
     """Train some members, and add up their scores and predictions by odd and even number."""
     examples, classes = probes.examples, len(probes.examples.classes)
     recorders = (
@@ -201,17 +183,10 @@ def _watch_portion(
         if recorded
         else None
     )
-    ensemble = train_ensemble(
-        probes.recipe,
-        examples,
-        seeds=member_seeds(probes.seed, portion.start, portion.stop),
-        epochs=epochs,
-        recorders=recorders,
-        with_features=not _OF_FEATURES.isdisjoint(recorded),
-        track=track,
-    )
+    with_features = not _OF_FEATURES.isdisjoint(recorded)
+    ensemble = probes.train(portion, epochs=epochs, recorders=recorders, with_features=with_features, track=track)
     halves = np.array(portion) % 2
-    arrays: dict[str, NDArray[Any]] = {metric: np.zeros((2, len(examples))) for metric in recorded}
+    arrays: Arrays = {metric: np.zeros((2, len(examples))) for metric in recorded}
     for metric in recorded:
         for half, recorder in zip(halves, recorders or (), strict=True):
             arrays[metric][half] += recorder.scores(metric).values

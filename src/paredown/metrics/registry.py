@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.metrics.base import Metric, Work, one_of
 from paredown.metrics.ddd import ddd_trainings, fit_ddd
 from paredown.metrics.density import Density, density_work, fit_density
 from paredown.metrics.duplicates import duplicates_work, fit_duplicates
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.held_out_votes import fit_variation_ratio, variation_ratio_trainings
+from paredown.metrics.held_out_votes import fit_variation_ratio
 from paredown.metrics.k_center import fit_k_center, k_center_work
+from paredown.metrics.probe_training import trainings_on_subsets
 from paredown.metrics.prototypes import (
     ClassPrototypes,
     Prototypes,
@@ -22,7 +23,7 @@ from paredown.metrics.prototypes import (
 )
 from paredown.metrics.random_scores import fit_random
 from paredown.metrics.recorded_metrics import EARLY, watch_training, watched_trainings
-from paredown.metrics.subset_training import subset_trainings, train_on_subsets
+from paredown.metrics.subset_training import train_on_subsets
 from paredown.metrics.typicality import fit_typicality, typicality_work
 from paredown.recorder import RECORDED
 
@@ -55,7 +56,7 @@ def _subsampled(name: str, summary: str) -> Metric:
         reference="section 2.1; Feldman and Zhang 2020",
         load=FrozenScores.load,
         together=train_on_subsets,
-        trains=subset_trainings,
+        trains=trainings_on_subsets,
     )
 
 
@@ -117,7 +118,7 @@ METRICS: dict[str, Metric] = {
         cost="40 networks on 70 % of the examples",
         reference="Freeman 1965; Beluch et al. 2018",
         load=FrozenScores.load,
-        trains=variation_ratio_trainings,
+        trains=trainings_on_subsets,
     ),
     "typicality": Metric(
         fit_typicality,
@@ -162,8 +163,7 @@ METRICS |= {
 
 def find_metric(name: str) -> Metric:
     """The entry of a name, or an error that names the nearest."""
-    if name not in METRICS:
-        raise unknown_name("metric", name, METRICS)
+    check_known("metric", name, METRICS)
     return METRICS[name]
 
 
@@ -174,3 +174,11 @@ def check_options(metrics: Sequence[str], options: Mapping[str, Any]) -> None:
     for option in options:
         if not any(option in find_metric(metric).options for metric in metrics):
             raise PareError(f"none of the metrics {', '.join(metrics)} has an option {option!r}.")
+
+
+def sharing_a_fit(metrics: Sequence[str]) -> list[list[str]]:
+    """The metrics, those together that are read off the same training."""
+    groups: dict[Any, list[str]] = {}
+    for metric in dict.fromkeys(metrics):
+        groups.setdefault(METRICS[metric].together or metric, []).append(metric)
+    return list(groups.values())

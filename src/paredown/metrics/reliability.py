@@ -15,14 +15,15 @@ _NOISE = 0.3  # and that below which the warning says noise
 
 
 class EnsembleScores(NamedTuple):
-    """Scores from all models, and the same from two halves of the models, which tell how far to trust them."""
+    """Scores from all models, and the same from two halves of them, if any, which tell how far to trust them."""
 
     values: Values
-    halves: tuple[Values, Values]
+    halves: tuple[Values, Values] | None
 
     @property
     def split_half(self) -> float:
         """Spearman's correlation of the two halves over the examples that both could score."""
+        assert self.halves is not None
         first, second = self.halves
         both = np.isfinite(first) & np.isfinite(second)
         return rank_correlation(first[both], second[both], constant=0.0) if both.sum() > 2 else 0.0
@@ -42,6 +43,8 @@ def models_needed(models: int, reliability: float, target: float = _STEADY) -> i
 
 def reliability_facts(metric: str, scores: EnsembleScores, models: int) -> dict[str, Any]:
     """What a user should know of the scores: how many models, how reliable, and a warning where it is not."""
+    if scores.halves is None:
+        return {"models": models}
     half = scores.split_half
     whole = spearman_brown(half)
     facts: dict[str, Any] = {"models": models, "split_half": half, "reliability": whole}

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.checkpoint import Checkpoint
-from paredown.errors import PareError, unknown_name
-from paredown.metrics.base import Training
+from paredown.checkpoint import Arrays, Checkpoint
+from paredown.errors import PareError, check_known
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.probe_training import Probes, load_probes, member_seeds, portions, remembered
+from paredown.metrics.probe_training import Probes, finished_part, load_probes, portions
 from paredown.metrics.reliability import reliability_facts
 from paredown.metrics.subset_estimates import balanced_masks, estimate_influence, estimate_memorization
 from paredown.progress import Track, silent
 from paredown.sources import Source, open_source
-from paredown.training import Recipe, find_recipe
+from paredown.training import Recipe
 from paredown.training.devices import torch_threads
-from paredown.training.ensembles import train_ensemble
 from paredown.training.examples import TrainingSet, load_examples
 
 SUBSAMPLED = ("memorization", "influence_max", "influence_sum_abs")
@@ -62,21 +61,18 @@ def train_on_subsets(
         track: reports progress.
     """
     for metric in metrics:
-        if metric not in SUBSAMPLED:
-            raise unknown_name("metric of models on subsets", metric, SUBSAMPLED)
+        check_known("metric of models on subsets", metric, SUBSAMPLED)
     if test is not None and set(metrics) == {"memorization"}:
         raise PareError(
             "test is an option of the influence metrics; memorization is measured on the examples themselves."
         )
-    if epochs is not None and epochs < 1:
-        raise PareError(f"epochs must be at least 1, got {epochs}.")
-    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, track=track)
+    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, epochs=epochs, track=track)
     tests = None if test is None else _load_test(test, probes, pseudo_labels, track)
     masks = balanced_masks(members, len(probes.examples), share=subset, seed=seed)
     with torch_threads(threads):
-        correct, test_correct = _answers(probes, masks, tests, epochs, checkpoint, track)
+        correct, test_correct = _answers(probes, masks, tests, checkpoint, track)
     known: dict[str, Any] = {
-        "epochs": probes.recipe.epochs if epochs is None else epochs,
+        "epochs": probes.epochs,
         "subset": subset,
         "accuracy_in": float(correct[masks].mean()),
         "accuracy_out": float(correct[~masks].mean()),
@@ -96,21 +92,6 @@ def train_on_subsets(
     return fitted
 
 
-def subset_trainings(
-    metrics: Sequence[str],
-    n: int,
-    *,
-    recipe: str | Recipe = "mlp",
-    members: int = DEFAULT_MEMBERS,
-    epochs: int | None = None,
-    subset: float = 0.7,
-    **_: Any,
-) -> list[Training]:
-    """The same networks for all metrics."""
-    recipe = find_recipe(recipe)
-    return [Training(tuple(metrics), recipe, members, recipe.epochs if epochs is None else epochs, round(subset * n))]
-
-
 def _load_test(test: str | Path | Source, probes: Probes, pseudo_labels: bool, track: Track) -> TrainingSet:
     if pseudo_labels:
         raise PareError("a test set has labels, and pseudo_labels have no meaning for it; give one or the other.")
@@ -121,28 +102,22 @@ def _answers(
     probes: Probes,
     masks: NDArray[np.bool_],
     tests: TrainingSet | None,
-    epochs: int | None,
     checkpoint: Checkpoint | None,
     track: Track,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
     """Which model is right about which example, (models, n), and about which test example."""
-    answers: dict[str, list[NDArray[np.bool_]]] = {"correct": [], "tests": []}
     asked = {"correct": probes.examples} | ({} if tests is None else {"tests": tests})
-    for portion in portions(probes.recipe, len(masks)):
-        name = f"subsets-{portion.start:04d}"
-        done = remembered(checkpoint, name)
-        if done is None:
-            ensemble = train_ensemble(
-                probes.recipe,
-                probes.examples,
-                seeds=member_seeds(probes.seed, portion.start, portion.stop),
-                masks=masks[portion.start : portion.stop],
-                epochs=epochs,
-                track=track,
-            )
-            done = {key: np.packbits(ensemble.correct(examples), axis=1) for key, examples in asked.items()}
-            if checkpoint is not None:
-                checkpoint.save(name, done)
-        for key, examples in asked.items():
-            answers[key].append(np.unpackbits(done[key], axis=1, count=len(examples)).astype(bool))
-    return np.concatenate(answers["correct"]), None if tests is None else np.concatenate(answers["tests"])
+
+    def answer(portion: range) -> Arrays:
+        ensemble = probes.train(portion, masks=masks[portion.start : portion.stop], track=track)
+        return {key: np.packbits(ensemble.correct(examples), axis=1) for key, examples in asked.items()}
+
+    done = [
+        finished_part(checkpoint, f"subsets-{portion.start:04d}", partial(answer, portion))
+        for portion in portions(probes.recipe, len(masks))
+    ]
+    answers = {
+        key: np.unpackbits(np.concatenate([part[key] for part in done]), axis=1, count=len(examples)).astype(bool)
+        for key, examples in asked.items()
+    }
+    return answers["correct"], answers.get("tests")

@@ -20,7 +20,7 @@ from paredown.errors import PareError
 from paredown.ids import id_array
 from paredown.metrics import DEFAULT_METRIC
 from paredown.metrics.base import Training
-from paredown.metrics.registry import METRICS, check_options
+from paredown.metrics.registry import METRICS, check_options, sharing_a_fit
 from paredown.sources import ImageSource, Skipped, Source, VectorSource
 from paredown.training import Examples, Recipe
 from paredown.training.devices import require_torch, torch_threads
@@ -62,14 +62,13 @@ def plan_trainings(metrics: Sequence[str], n: int, **options: Any) -> tuple[Trai
     The options are those of the metrics that decide how much is trained, such as `recipe`, `members` and `epochs`.
     """
     check_options(metrics, options)
-    sharing: dict[Callable[..., list[Training]], list[str]] = {}
-    for metric in metrics:
-        trains = METRICS[metric].trains
-        if trains is None:
-            raise PareError(f"metric {metric!r} trains nothing, so there is no training to estimate.")
-        sharing.setdefault(trains, []).append(metric)
-    own = {trains: METRICS[names[0]].own_options(options) for trains, names in sharing.items()}
-    return tuple(training for trains, names in sharing.items() for training in trains(names, n, **own[trains]))
+    plan: list[Training] = []
+    for names in sharing_a_fit(metrics):
+        entry = METRICS[names[0]]
+        if entry.trains is None:
+            raise PareError(f"metric {names[0]!r} trains nothing, so there is no training to estimate.")
+        plan += entry.trains(names, n, **entry.options | entry.own_options(options))
+    return tuple(plan)
 
 
 def estimate_training(metrics: Sequence[str], source: Source, **options: Any) -> TrainingCost:

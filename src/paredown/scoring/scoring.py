@@ -17,7 +17,7 @@ from paredown.errors import PareError, argument
 from paredown.files import check_all_apart, check_apart, check_output, is_own, locked
 from paredown.ids import hash_ids
 from paredown.metrics import DEFAULT_METRIC
-from paredown.metrics.registry import METRICS, check_options
+from paredown.metrics.registry import METRICS, check_options, sharing_a_fit
 from paredown.progress import Track, silent
 from paredown.records import changes, digest
 from paredown.scores import Labels, Scores
@@ -138,16 +138,13 @@ def score_all(
         _check_labels(opened, metric, own[metric])
     _check_kept(opened, metrics, options, embeddings)
     embedding = [metric for metric in metrics if "embeddings" in METRICS[metric].needs_with(own[metric])]
-    groups: dict[Any, list[str]] = {}
-    for metric in dict.fromkeys(metrics):
-        groups.setdefault(METRICS[metric].together or metric, []).append(metric)
     found: dict[str, Scores] = {}
     with unfinished(checkpoint, keep=keep_checkpoint):
         if isinstance(opened, ImageSource) and embedding:  # once for all that need it
             parts = None if checkpoint is None else Path(checkpoint) / "embedded"
             how = {"encoder": encoder, "seed": seed, "on_error": on_error, "track": track, "trust_source": trust_source}
             opened = _embedded(opened, embeddings, parts, **how)
-        for names in groups.values():
+        for names in sharing_a_fit(metrics):
             parts = None if checkpoint is None else Path(checkpoint) / "-".join(names)
             needed = opened if names[0] in embedding else plain
             for scores, _ in Job(tuple(names), own[names[0]], seed, track, parts, trusted=trust_source).run(needed):

@@ -98,6 +98,13 @@ def test_ids_are_read_as_written(tmp_path: Path) -> None:
     assert whole.ids.tolist() == [12, 7]
 
 
+def test_scores_beside_labels_are_not_taken_for_ids(tmp_path: Path) -> None:
+    scores = import_scores(write(tmp_path, "s.parquet", {"score": [0.5, 1.5], "label": ["a", "b"]}), higher_is="harder")
+    assert (scores.ids.tolist(), scores.values.tolist()) == ([0, 1], [0.5, 1.5])
+    assert scores.labels is not None
+    assert scores.labels.names.tolist() == ["a", "b"]
+
+
 def test_which_column(tmp_path: Path) -> None:
     file = write(tmp_path, "two.parquet", {"id": [1, 2], "el2n": [1.0, 2.0], "aum": [4.0, 3.0]})
     with pytest.raises(PareError, match=r"which column holds the scores\? It has el2n, aum"):

@@ -131,6 +131,32 @@ def test_parquet_with_other_column_names_and_lists(tmp_path, vectors) -> None:
         open_source(tmp_path / "x.parquet", columns={"lable": "species"})
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"score": [0.5, 0.1], "label": [1, 2]},
+            r"neither embeddings nor image paths, but score, label\. .* scores need a column 'id' beside them\.$",
+        ),
+        ({"id": ["a", "b"], "text": ["c", "d"]}, r"; scores are imported with `paredown score --from .*x.parquet`\.$"),
+        (
+            {"embedding": [[0.5], [0.1]]},
+            r"x.parquet: it has no column of ids; add one, or give them with ids=",
+        ),
+    ],
+)
+def test_tables_that_lack_a_column(columns, message, tmp_path) -> None:
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    with pytest.raises(PareError, match=message):
+        open_source(tmp_path / "x.parquet")
+
+
+def test_a_table_of_scores_is_no_list_of_images(tmp_path) -> None:
+    (tmp_path / "x.csv").write_text("id,score\n1,0.5\n")
+    with pytest.raises(PareError, match=r"paths, but id, score\. .* imported with `paredown score --from .*csv"):
+        open_source(tmp_path / "x.csv")
+
+
 def test_image_folder_with_classes(image_folder) -> None:
     source = open_source(image_folder)
     assert isinstance(source, ImageSource)

@@ -230,9 +230,10 @@ def _from_table(
 
 
 def _id_column(names: Sequence[str], *, headless: bool) -> str | None:
-    """The column of ids: by its name, or the first of two, whatever it is called."""
+    """The column of ids: by its name, or the first of two, whatever it is called, if the other is not of labels."""
     found = None if headless else _first_of(_ID_NAMES, names)
-    return names[0] if found is None and (len(names) == 2 or (headless and len(names) > 1)) else found
+    pair = len(names) == 2 and _label_column(names, headless=headless) is None
+    return names[0] if found is None and (pair or (headless and len(names) > 1)) else found
 
 
 def _label_column(names: Sequence[str], *, headless: bool) -> str | None:

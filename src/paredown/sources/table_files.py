@@ -20,6 +20,7 @@ from paredown.reading import check_memory, check_rows, damaged, read_parquet, re
 from paredown.scores import Labels, join_labels
 from paredown.sources.base import Options, Skipped, VectorSource, natural_order
 from paredown.sources.image_files import ImageFiles
+from paredown.text import quoted
 
 # Names tried in turn when the user names no column.
 EMBEDDING_COLUMNS = ("embedding", "embeddings", "vector", "features")
@@ -93,6 +94,8 @@ class ParquetSource(VectorSource):
         if not self.dim and any(_rows(file) for file in files):
             raise PareError(f"{path}: the first embedding in {self._column!r} is empty or null; fix or drop such rows.")
         if ids is None:
+            if set(schema.names) == set(vectors):
+                raise PareError(f"{path}: it has no column of ids; add one, or give them with {argument('ids', ...)}.")
             name = pick_column(path, "id", columns, schema.names, ID_COLUMNS)
             ids = join_ids([_read_column(file, name, id_column, options.memory) for file in files])
         if labels is None:
@@ -152,6 +155,11 @@ def _image_manifest(
 ) -> ImageFiles:
     """The images of a table's path column; `ids` and `labels` read a column of it."""
     columns, present = options.columns, table.column_names
+    if "path" not in columns and not set(PATH_COLUMNS) & set(present):
+        raise PareError(
+            f"{path}: it has neither embeddings nor image paths, but {', '.join(present)}. Name the column of paths "
+            f"with {argument('columns', {'path': 'NAME'})}; {_advice_on_scores(path, present)}."
+        )
     with damaged(path, "table of images"):
         paths = ids(pick_column(path, "path", columns, present, PATH_COLUMNS))
     own_ids, own_labels = options.ids, options.labels
@@ -171,6 +179,12 @@ def _image_manifest(
         labels=own_labels,
         warnings=_outside(root, names),
     )
+
+
+def _advice_on_scores(path: Path, present: Sequence[str]) -> str:
+    if path.suffix != ".csv" and not set(ID_COLUMNS) & set(present):
+        return f"scores need a column {ID_COLUMNS[0]!r} beside them"
+    return f"scores are imported with `paredown score --from {quoted(path)}`"
 
 
 def _outside(root: Path, names: Sequence[str]) -> tuple[str, ...]:

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from paredown.columns import cluster_column, id_column, label_column
 from paredown.errors import PareError, argument, located
-from paredown.files import check_output, file_digest, is_own, locked, new_output
+from paredown.files import check_output, file_digest, is_damaged, is_own, locked, new_output
 from paredown.ids import natural_order
 from paredown.reading import damaged, read_parquet
 from paredown.records import json_values, read_record, write_record
 from paredown.scores import Scores
+from paredown.text import quoted
 from paredown.version import __version__
 
 # Pages carry checksums, which every reader of paredown verifies: a flipped bit is not taken for a score.
@@ -247,6 +248,8 @@ def new_table(
         with new_output(path, overwrite=overwrite, sources=sources) as part:
             yield part
             check_table_output(path, overwrite=overwrite, sources=sources)
+            if is_damaged(path):  # and only its JSON says that it is paredown's
+                path.unlink()
             sidecar.unlink(missing_ok=True)
         write_sidecar(path, record)
 
@@ -256,10 +259,10 @@ def check_table_output(path: Path, *, overwrite: bool = False, sources: Iterable
     sidecar = path.with_suffix(".json")
     beside = [] if _is_copy(sidecar, path) else [sidecar]
     check_output(path, overwrite=overwrite, sources=sources, beside=beside)
-    if is_changed(path):
+    if is_changed(path) and not is_damaged(path):
         raise PareError(
             f"{path} was changed since paredown wrote it, by the digest in {sidecar.name}, and is never replaced; move "
-            "it away, or choose another output."
+            f"it away (`mv {quoted(path)} {quoted(f'{path}.old')}`), or choose another output."
         )
 
 

@@ -126,7 +126,7 @@ def test_foreign_files_are_named(tmp_path: Path, number: int, shown: str) -> Non
         (out / f"f{row}").touch()
     with refused(
         f"{out} contains files that were added or changed since paredown wrote it ({shown}), which would "
-        "be lost; move them away, or choose another output."
+        f"be lost; move it away (`mv {out} {out}.old`), or choose another output."
     ):
         check_output(out, overwrite=True, folder=True)
 
@@ -267,9 +267,10 @@ def test_refusals_word_by_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         check_output(file, overwrite=True, folder=True)
     with refused(f"{folder} is a folder, but a file would be written there; choose another output."):
         check_output(folder, overwrite=True)
-    with refused(f"{file} was not written by paredown and is never replaced; move it away, or choose another output."):
+    move = f"move it away (`mv {file} {file}.old`), or choose another output."
+    with refused(f"{file} was not written by paredown, so it is never replaced; {move}"):
         check_output(file, overwrite=True)
-    with refused(f"{file} was not written by paredown and is never replaced; move it away, or choose another output."):
+    with refused(f"{file} was not written by paredown, so it is never replaced; {move}"):
         check_output(tmp_path / "new", beside=[file])
     with refused(f"cannot write {file / 'x'}: {file} is not a folder; choose another output."):
         check_output(file / "x")

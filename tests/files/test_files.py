@@ -56,7 +56,7 @@ def test_what_others_wrote_is_never_replaced(tmp_path, folder) -> None:
     out.mkdir() if folder else out.write_text("precious")
     if folder:
         (out / "thesis.tex").write_text("precious")
-    with pytest.raises(PareError, match=r"out was not written by paredown and is never replaced; move it away, or"):
+    with pytest.raises(PareError, match=r"out was not written by paredown, so it is never replaced; move it away \(`"):
         write(out, "new", overwrite=True, folder=folder)
     assert (out / "thesis.tex" if folder else out).read_text() == "precious"
 
@@ -82,6 +82,55 @@ def test_a_file_that_was_changed_since_is_not_ones_own(tmp_path) -> None:
     (tmp_path / "kept.txt").write_text("a\nb\nc\n")
     with pytest.raises(PareError, match=r"kept.txt was not written by paredown"):
         write(tmp_path / "kept.txt", "a\n", overwrite=True)
+
+
+@pytest.mark.parametrize("rest", [0, 0.5, 0.99])
+def test_ones_own_that_was_cut_off_is_replaced(tmp_path, digits, rest) -> None:
+    scores = pdn.score(digits[0], k=5, sensitivity=False)
+    kept = pdn.select(scores, keep_fraction=0.5)
+    outputs = {
+        "s.parquet": lambda out, **how: pdn.write_scores(scores, out, **how),
+        "kept.npy": lambda out, **how: pdn.export(kept, to="indices", out=out, **how),
+        "p": lambda out, **how: pdn.prune(scores, keep_fraction=0.5, out=out, **how),
+    }
+    for name, write_output in outputs.items():
+        out = tmp_path / name
+        write_output(out)
+        file = out / "manifest.parquet" if out.is_dir() else out
+        whole = file.read_bytes()
+        file.write_bytes(whole[: int(rest * len(whole))])
+        with pytest.raises(PareError, match=r"already exists.* replace it with overwrite=True"):
+            write_output(out)
+        write_output(out, overwrite=True)
+        assert file.read_bytes() == whole
+        assert pdn.verify(out).problems == ()
+
+
+def test_a_model_that_was_cut_off_is_replaced(tmp_path, digits) -> None:
+    model = tmp_path / "m.npz"
+    pdn.score(digits[0], k=5, sensitivity=False, save_model=model)
+    whole = model.read_bytes()
+    model.write_bytes(whole[: len(whole) // 2])
+    pdn.score(digits[0], k=5, sensitivity=False, save_model=model, overwrite=True)
+    assert model.read_bytes() == whole
+
+
+@pytest.mark.parametrize("content", [b"PAR1 cut off", b"", b"their table, in another format"])
+def test_damaged_files_that_nothing_says_are_ones_own_are_left_alone(tmp_path, digits, content) -> None:
+    out = tmp_path / "s.parquet"
+    out.write_bytes(content)
+    with pytest.raises(PareError, match=rf"so it is never replaced; move it away \(`mv {out} {out}.old`\)"):
+        pdn.write_scores(pdn.score(digits[0], metric="random"), out, overwrite=True)
+    assert out.read_bytes() == content
+
+
+def test_another_file_under_the_name_of_ones_own_is_left_alone(tmp_path, digits) -> None:
+    scores = pdn.score(digits[0], metric="random")
+    pdn.write_scores(scores, tmp_path / "s.parquet")
+    (tmp_path / "s.parquet").write_text("my notes")
+    with pytest.raises(PareError, match=r"s.parquet was not written by paredown"):
+        pdn.write_scores(scores, tmp_path / "s.parquet", overwrite=True)
+    assert (tmp_path / "s.parquet").read_text() == "my notes"
 
 
 def test_a_file_is_its_own_at_every_moment_of_a_replacement(tmp_path, monkeypatch) -> None:
@@ -178,7 +227,7 @@ def test_a_folder_with_a_changed_file_is_not_replaced(tmp_path) -> None:
 def test_what_appears_while_an_output_is_replaced_is_not_lost(tmp_path, folder) -> None:
     out = tmp_path / "out"
     with (
-        pytest.raises(PareError, match=r"out was not written by paredown and is never replaced"),
+        pytest.raises(PareError, match=r"out was not written by paredown, so it is never replaced"),
         new_output(out, overwrite=True, folder=folder) as part,
     ):
         (part / "x" if folder else part).write_text("new")

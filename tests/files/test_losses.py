@@ -152,7 +152,7 @@ def test_scores_beside_someones_json(paredown, tmp_path, embeddings) -> None:
     for more in ([], ["--overwrite"]):
         result = paredown("score", embeddings, "-o", "data.parquet", *more)
         assert result.returncode == 2
-        assert "data.json was not written by paredown and is never replaced" in result.stderr
+        assert "data.json was not written by paredown, so it is never replaced" in result.stderr
     assert (tmp_path / "data.json").read_text() == '{"precious": true}'
     assert not (tmp_path / "data.parquet").exists()
 
@@ -634,7 +634,7 @@ def test_someones_json_put_beside_finished_scores(paredown, tmp_path, embeddings
     (tmp_path / "s.json").write_text('{"precious": true}')
     result = paredown(*score)
     assert result.returncode == 2
-    assert "s.json was not written by paredown and is never replaced" in result.stderr
+    assert "s.json was not written by paredown, so it is never replaced" in result.stderr
     assert (tmp_path / "s.json").read_text() == '{"precious": true}'
 
 

@@ -4,7 +4,8 @@ Everything that paredown writes goes through here, and four promises are kept he
 
 - **Whole** (`atomic.py`). A run that is killed at any moment leaves the old output or the new one.
 - **Own** (`marks.py`). Only what carries paredown's mark is ever replaced or removed, and only when a user says so. An
-  output never equals, contains or lies inside what it is made from (`outputs.py`).
+  output never equals, contains or lies inside what it is made from (`outputs.py`). Its own that is damaged is replaced
+  too (`damage.py`).
 - **One writer** (`locks.py`). Two runs cannot write one output.
 - **Clear errors**. A full disk or a read-only folder is reported by the name of the output, not of a temporary file.
 """
@@ -12,6 +13,7 @@ Everything that paredown writes goes through here, and four promises are kept he
 from __future__ import annotations
 
 from paredown.files.atomic import TEMPORARY, clear_temporaries, exchange_folder, remove_folder, write_whole
+from paredown.files.damage import is_damaged
 from paredown.files.locks import LOCK_SUFFIX, clear_below, is_busy, lock_file, lock_is_held, locked
 from paredown.files.marks import (
     MARK,
@@ -50,6 +52,7 @@ __all__ = [
     "finished_request",
     "foreign_files",
     "is_busy",
+    "is_damaged",
     "is_file_mark",
     "is_own",
     "lock_file",

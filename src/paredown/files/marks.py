@@ -1,7 +1,8 @@
 """Whose an output is: the mark that paredown leaves in what it writes, and what the mark says of its files.
 
 Folders carry a file `.paredown`; files carry their mark inside, or in `.NAME.paredown` beside them where the format has
-no place for it. Only what carries the mark is ever replaced, and only if nothing else came into it.
+no place for it. Only what carries the mark is ever replaced, and only if nothing else came into it. What is damaged
+counts as paredown's if something that is left of it, or beside it, says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 from paredown.errors import PareError
 from paredown.files.atomic import beside, write_whole
-from paredown.text import with_article
+from paredown.files.damage import holds_record, is_damaged
+from paredown.text import quoted, with_article
 from paredown.version import __version__
 
 MARK = ".paredown"  # the file in a folder that says that paredown wrote it; of a file, `.NAME.paredown` beside it
@@ -25,6 +27,14 @@ _DIGESTED_BYTES = 2**30  # bytes of a folder up to which its mark has digests of
 def is_own(path: Path) -> bool:
     """Whether paredown wrote a file or folder."""
     return mark_of(path) is not None
+
+
+def was_own(path: Path) -> bool:
+    """Whether a file is the damaged rest of one that paredown wrote, by its own mark or by what lies beside it."""
+    if not is_damaged(path):
+        return False
+    beside_it = [file_mark(path), *([path.with_suffix(".json")] if path.suffix == ".parquet" else [])]
+    return holds_record(path) or any(read_mark(file) is not None for file in beside_it)
 
 
 def mark_of(path: Path) -> dict[str, Any] | None:
@@ -133,21 +143,25 @@ def write_companion(path: Path, digests: list[str], request: str | None) -> None
 def check_own(path: Path) -> None:
     """Raise unless paredown wrote what is at `path`, in one run, and nobody added to it or changed it."""
     mark = None if path.is_symlink() else mark_of(path)
+    if mark is None and was_own(path):
+        return
+    move = f"mv {quoted(path)} {quoted(f'{path}.old')}"
     if mark is None:
-        raise PareError(
-            f"{path} was not written by paredown and is never replaced; move it away, or choose another output."
-        )
+        why = "was not written by paredown"
+        if is_damaged(path):
+            why = "is damaged, and nothing says that paredown wrote it"
+        raise PareError(f"{path} {why}, so it is never replaced; move it away (`{move}`), or choose another output.")
     if path.is_dir() and mark.get("kind") is not None:
         raise PareError(
-            f"{path} holds {with_article(mark['kind'])}, which nothing else replaces; move it away, or choose another "
-            "output."
+            f"{path} holds {with_article(mark['kind'])}, which nothing else replaces; move it away (`{move}`), or "
+            "choose another output."
         )
     foreign = [*foreign_files(path, mark), *_changed_files(path, mark)] if path.is_dir() else []
     if foreign:
         few = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise PareError(
             f"{path} contains files that were added or changed since paredown wrote it ({few}), which would be lost; "
-            "move them away, or choose another output."
+            f"move it away (`{move}`), or choose another output."
         )
 
 
@@ -164,11 +178,12 @@ def foreign_files(folder: Path, mark: dict[str, Any]) -> list[str]:
 
 
 def _changed_files(folder: Path, mark: dict[str, Any]) -> list[str]:
-    """The files of an output that are not as they were written: someone's work may be in them."""
+    """The files of an output that are not as they were written, and not just damaged: someone's work may be in them."""
     return [
         f"{name}, which was changed"
         for name, size in _sizes(folder).items()
         if (noted := mark.get("files", {}).get(name))
+        and not is_damaged(folder / name)
         and (
             noted.get("bytes", size) != size
             or ("sha256" in noted and ((folder / name).is_symlink() or file_digest(folder / name) != noted["sha256"]))

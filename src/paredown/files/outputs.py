@@ -20,6 +20,7 @@ from paredown.files.marks import (
     is_own,
     new_mark,
     read_mark,
+    was_own,
     write_companion,
 )
 from paredown.text import with_article
@@ -52,7 +53,9 @@ def check_output(
         raise PareError(f"{path} is a {is_}, but a {needed} would be written there; choose another output.")
     if (path.exists() or path.is_symlink()) and not overwrite:
         instead = (
-            f", or replace it with {argument('overwrite', True)}" if is_own(path) else "; paredown did not write it"
+            f", or replace it with {argument('overwrite', True)}"
+            if is_own(path) or was_own(path)
+            else "; paredown did not write it"
         )
         raise PareError(f"{path} already exists; choose another output{instead}.")
     parent = next(p for p in path.absolute().parents if p.exists())

@@ -10,24 +10,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from paredown.standard_errors import standard_error
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much work goes into a figure.
+    """How much work goes into a figure."""
 
-    Attributes:
-        n_features: N of the simulated perceptrons.
-        draws: independent draws behind every simulated dot.
-        dots: simulated dots along a curve.
-        points: points of a theory curve, and of each side of a heat map.
-    """
-
-    n_features: int
-    draws: int
-    dots: int
-    points: int
+    n_features: int  # N of the simulated perceptrons
+    draws: int  # independent draws behind every simulated dot
+    dots: int  # simulated dots along a curve
+    points: int  # of a theory curve, and of each side of a heat map
 
 
 SIZES = {
@@ -111,6 +106,10 @@ class FigureTable:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def columns(self, *names: str) -> list[NDArray[Any]]:
+        """Several columns, such as what `plot` takes."""
+        return [self[name] for name in names]
+
     def values(self, name: str) -> list[Any]:
         """The different values of a column, in order of appearance."""
         return list(dict.fromkeys(row[name] for row in self.rows if name in row))
@@ -126,3 +125,26 @@ class FigureTable:
             writer = csv.DictWriter(stream, names, restval="")
             writer.writeheader()
             writer.writerows(self.rows)
+
+
+def pick(record: Any, *names: str) -> dict[str, Any]:
+    """Some attributes of a result as columns of the same names."""
+    return {name: getattr(record, name) for name in names}
+
+
+def error_column(name: str) -> str:
+    """Where a table has the standard error of a column."""
+    return "stderr" if name in ("accuracy", "test_error") else f"{name}_stderr"
+
+
+def means(**samples: ArrayLike) -> dict[str, Any]:
+    """Columns with the mean of each sample, one number per seed, and with its standard error."""
+    columns = {}
+    for name, values in samples.items():
+        columns |= {name: np.mean(values), error_column(name): standard_error(values)}
+    return columns
+
+
+def in_points(row: Mapping[str, Any], name: str) -> str:
+    """A difference of shares in percentage points, with its standard error."""
+    return f"{100 * row[name]:+.2f} ± {100 * row[error_column(name)]:.2f}"

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as student_t
 
 from paredown.perceptron import simulate
-from paredown.progress import Track
-from paredown.reproduce.base import Claim, FigureTable, Size
+from paredown.reproduce.base import Claim, FigureTable, pick
+from paredown.reproduce.setup import Setup
 from paredown.theory import solve
 
 # Two-sided 99.73 %, three standard errors of a Gaussian; with few draws Student's t needs more for the same certainty.
@@ -19,24 +19,16 @@ _TAIL = 0.00135
 _ALLOWED_OUTSIDE = 0.05
 
 
-def add_dots(
-    table: FigureTable,
-    points: Sequence[Mapping[str, Any]],
-    *,
-    size: Size,
-    seed: int,
-    track: Track,
-    timed: bool = False,
-) -> None:
+def add_dots(table: FigureTable, setup: Setup, points: Sequence[Mapping[str, Any]], *, timed: bool = False) -> None:
     """Simulate each point (arguments of `simulate`) and add it as a row of kind "simulation", theory beside it.
 
     The number of examples is whole, so a dot stands at the alpha_prune that was really simulated. Each has a seed of
     its own: dots of one curve are independent. `timed` adds the median clock time of one max-margin solution, measured
     on one core; the rest of a row depends on the seed alone.
     """
-    workers = 1 if timed else None
-    for number, point in enumerate(track(points, "simulating", total=len(points))):
-        dot = simulate(**point, n_features=size.n_features, draws=size.draws, seed=seed + number, workers=workers)
+    common = {**pick(setup.size, "n_features", "draws"), "workers": 1 if timed else None}
+    for number, point in enumerate(setup.track(points, "simulating", total=len(points))):
+        dot = simulate(**point, **common, seed=setup.seed + number)
         setting = dot.setting
         alpha = setting.n_kept / setting.n_features
         fraction = None if setting.window else setting.keep_fraction
@@ -49,20 +41,11 @@ def add_dots(
             keep_fraction=setting.keep_fraction,
             alpha_prune=alpha,
             alpha_tot=setting.n_total / setting.n_features,
-            test_error=dot.test_error,
-            stderr=dot.stderr,
+            **pick(dot, "test_error", "stderr"),
             theory_error=theory.test_error,
-            n_features=setting.n_features,
-            draws=size.draws,
+            **pick(setup.size, "n_features", "draws"),
             **({"seconds": float(np.median(dot.values("seconds")))} if timed else {}),
         )
-
-
-def draw_dots(axes: Any, dots: FigureTable, color: Any, **style: Any) -> None:
-    """Simulated test errors with their standard errors, as points on a curve of the theory."""
-    style = {"markersize": 4.2, "markeredgewidth": 0.4, "elinewidth": 1, **style}
-    style |= {"fmt": "o", "color": color, "markeredgecolor": "white", "zorder": 5}
-    axes.errorbar(dots["alpha_prune"], dots["test_error"], yerr=dots["stderr"], **style)
 
 
 def agreement(dots: FigureTable) -> Claim:

@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.plots import FRONTIER_COLOR, RANDOM_COLOR, figure, fraction_bar, fraction_color, plain_axis
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.plots import FRONTIER_COLOR, RANDOM_COLOR, figure, fraction_bar
+from paredown.reproduce.base import Claim, FigureTable, pick
+from paredown.reproduce.drawing import alpha_axis, draw_theory
 from paredown.reproduce.setup import Setup
-from paredown.reproduce.theory_checks import add_dots, agreement, crossing, draw_dots, exponent, floats
+from paredown.reproduce.theory_checks import add_dots, agreement, crossing, exponent, floats
 from paredown.theory import classical_constant, pareto_frontier, solve
 
 _FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
@@ -39,20 +40,14 @@ def measure(setup: Setup) -> FigureTable:
     fine = np.unique(np.concatenate([alpha, np.linspace(1.6, 2.4, 5 + setup.size.points // 2)]))
     for cut_off in CUT_OFFS:
         frontier = pareto_frontier(fine, min_keep_fraction=cut_off)
-        table.add(
-            "frontier",
-            keep_fraction=frontier.keep_fraction,
-            alpha_prune=frontier.alpha_prune,
-            alpha_tot=frontier.alpha_tot,
-            test_error=frontier.test_error,
-            cut_off=cut_off,
-        )
+        columns = pick(frontier, "keep_fraction", "alpha_prune", "alpha_tot", "test_error")
+        table.add("frontier", **columns, cut_off=cut_off)
     free = pareto_frontier(2.0)
     table.add("frontier without cut-off", keep_fraction=free.keep_fraction, alpha_prune=2.0, test_error=free.test_error)
     points = [
         {"alpha_prune": float(a), "keep_fraction": f} for f in _FRACTIONS for a in np.geomspace(0.3, 8, setup.size.dots)
     ]
-    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
+    add_dots(table, setup, points)
     return table
 
 
@@ -98,24 +93,12 @@ def judge(table: FigureTable) -> list[Claim]:
 def draw(table: FigureTable, path: Path) -> None:
     """Curves from dark (all kept) to light, the frontier in red."""
     with figure(path, size=(7.2, 5.0)) as (drawn, axes):
-        for fraction in _FRACTIONS:
-            curve = table.where(kind="theory", keep_fraction=fraction)
-            dots = table.where(kind="simulation", keep_fraction=fraction)
-            color = fraction_color(fraction)
-            axes.plot(curve["alpha_prune"], curve["test_error"], color=color, linewidth=1.5)
-            draw_dots(axes, dots, color)
+        draw_theory(axes, table, _FRACTIONS)
         for cut_off, line in zip(CUT_OFFS, ("-", "--"), strict=True):
             frontier = table.where(kind="frontier", cut_off=cut_off)
-            axes.plot(
-                frontier["alpha_prune"],
-                frontier["test_error"],
-                line,
-                color=FRONTIER_COLOR,
-                linewidth=2.2,
-                alpha=0.9,
-                zorder=4,
-                label=f"Pareto frontier, f ≥ {cut_off:g}",
-            )
+            style = {"color": FRONTIER_COLOR, "linewidth": 2.2, "alpha": 0.9, "zorder": 4}
+            label = f"Pareto frontier, f ≥ {cut_off:g}"
+            axes.plot(*frontier.columns("alpha_prune", "test_error"), line, **style, label=label)
         x = np.array([2.5, 10.0])
         axes.plot(x, 1.35 * classical_constant() / x, ":", color=RANDOM_COLOR, linewidth=1.3)
         axes.annotate(r"$\propto 1/\alpha_{\rm prune}$", (5.6, 0.135), color=RANDOM_COLOR)
@@ -123,9 +106,8 @@ def draw(table: FigureTable, path: Path) -> None:
         axes.plot([], [], "-", color="black", linewidth=1.5, label="theory")
         simulated = f"simulation, N = {dots['n_features']:g}, {dots['draws']:g} draws"
         axes.plot([], [], "o", color="black", markersize=4.2, label=simulated)
-        axes.set(xscale="log", yscale="log", xlim=(0.1, 10), ylim=(4e-4, 0.6))
-        axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel=r"test error $\varepsilon$")
+        alpha_axis(axes, [0.1, 0.2, 0.5, 1, 2, 5, 10])
+        axes.set(yscale="log", ylim=(4e-4, 0.6), ylabel=r"test error $\varepsilon$")
         axes.set_title("Keeping the hardest fraction f, perfect probe", loc="left")
-        plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
         axes.legend(loc="lower left")
         fraction_bar(drawn, axes, _FRACTIONS)

@@ -40,7 +40,7 @@ def measure(setup: Setup) -> FigureTable:
         for alpha_tot in REGIMES.values()
         for strategy in _STRATEGIES
     ]
-    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
+    add_dots(table, setup, points)
     for row, regime in zip(table.where(kind="simulation").rows, np.repeat(list(REGIMES), 2), strict=True):
         table.rows[table.rows.index(row)]["regime"] = str(regime)
     return table

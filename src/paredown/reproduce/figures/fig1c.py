@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.plots import figure, plain_axis
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.base import Claim, FigureTable, pick
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots, crossing, floats
 from paredown.theory import phase_diagram
@@ -36,8 +36,7 @@ def measure(setup: Setup) -> FigureTable:
         "theory",
         keep_fraction=fractions,
         alpha_tot=alpha_tot[:, None],
-        hard_error=diagram.hard_error,
-        easy_error=diagram.easy_error,
+        **pick(diagram, "hard_error", "easy_error"),
         hard_minus_easy=-diagram.difference,
     )
     along = np.geomspace(0.5, 200, 8 * setup.size.points)
@@ -61,7 +60,7 @@ def measure(setup: Setup) -> FigureTable:
         for side in _SIDES
         for end in ("hard", "easy")
     ]
-    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
+    add_dots(table, setup, points)
     return table
 
 
@@ -112,9 +111,7 @@ def draw(table: FigureTable, path: Path) -> None:
             theory.values("keep_fraction"),
             difference.T,
             cmap=colors,
-            norm=SymLogNorm(
-                0.003, linscale=0.5, vmin=-0.4, vmax=0.4
-            ),  # what hard gains is small beside what it can lose
+            norm=SymLogNorm(0.003, linscale=0.5, vmin=-0.4, vmax=0.4),  # hard gains little beside what it can lose
             shading="gouraud",
         )
         axes.plot(boundary["alpha_tot"], boundary["keep_fraction"], color="black", linewidth=1.8, label="equal errors")

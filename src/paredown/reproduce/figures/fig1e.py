@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import OPTIMUM_COLOR, figure, plain_axis
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.base import Claim, FigureTable, pick
+from paredown.reproduce.drawing import alpha_axis
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import floats
 from paredown.theory import pareto_frontier, solve
@@ -33,13 +34,8 @@ def measure(setup: Setup) -> FigureTable:
     accuracy = 1 - solve(alpha[:, None], fractions).test_error
     table.add("theory", keep_fraction=fractions, alpha_prune=alpha[:, None], accuracy=accuracy)
     best = pareto_frontier(alpha, min_keep_fraction=_CUT_OFF)
-    table.add(
-        "best",
-        keep_fraction=best.keep_fraction,
-        alpha_prune=best.alpha_prune,
-        accuracy=1 - best.test_error,
-        at_cut_off=best.at_limit.astype(int),
-    )
+    columns = pick(best, "keep_fraction", "alpha_prune")
+    table.add("best", **columns, accuracy=1 - best.test_error, at_cut_off=best.at_limit.astype(int))
     return table
 
 
@@ -77,12 +73,11 @@ def draw(table: FigureTable, path: Path) -> None:
         tones = ["#FFFFFF"] * 2 + ["#444444"] * 4  # seen on the dark and on the light part
         lines = axes.contour(alpha, fractions, accuracy.T, _LEVELS, colors=tones, linewidths=0.9)
         label = r"best fraction $f_{\rm opt}$" + f", f ≥ {_CUT_OFF:g}"
-        axes.plot(best["alpha_prune"], best["keep_fraction"], color=OPTIMUM_COLOR, linewidth=3, label=label)
-        axes.set(xscale="log", yscale="log", xlim=(0.1, 10), ylim=(_CUT_OFF * 0.97, 1.04))
-        axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel="keep_fraction f")
+        axes.plot(*best.columns("alpha_prune", "keep_fraction"), color=OPTIMUM_COLOR, linewidth=3, label=label)
+        alpha_axis(axes, [0.1, 0.2, 0.5, 1, 2, 5, 10])
+        axes.set(yscale="log", ylim=(_CUT_OFF * 0.97, 1.04), ylabel="keep_fraction f")
         axes.set_title("Test accuracy of keeping the hardest, perfect probe", loc="left")
         axes.grid(False)
-        plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
         plain_axis(axes.yaxis, [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1])
         axes.legend(loc="lower left", frameon=True, framealpha=0.9)
         bar = drawn.colorbar(picture, ax=axes, label="test accuracy", pad=0.015, aspect=30)

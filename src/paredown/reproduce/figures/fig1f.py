@@ -19,6 +19,7 @@ import numpy as np
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure, fraction_bar, fraction_color, plain_axis
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.drawing import alpha_axis
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import exponent, floats
 from paredown.theory import information_gain
@@ -85,10 +86,9 @@ def draw(table: FigureTable, path: Path) -> None:
     """Exact curves solid, those with q = R dashed, and the 1 nat that was claimed."""
     with figure(path, size=(7.2, 5.0)) as (drawn, axes):
         for fraction in _FRACTIONS:
-            exact, paper = (
-                table.where(kind="theory", form=form, keep_fraction=fraction) for form in ("exact", "paper")
-            )
-            axes.plot(exact["alpha_prune"], exact["info_gain"], color=fraction_color(fraction), linewidth=1.7)
+            curves = table.where(kind="theory", keep_fraction=fraction)
+            exact, paper = (curves.where(form=form) for form in ("exact", "paper"))
+            axes.plot(*exact.columns("alpha_prune", "info_gain"), color=fraction_color(fraction), linewidth=1.7)
             solved = ~np.isnan(paper["info_gain"])
             alpha, gain = paper["alpha_prune"][solved], paper["info_gain"][solved]
             axes.plot(alpha, gain, color=_PAPER_COLOR, linestyle=_DASHES, linewidth=1.9, zorder=3)
@@ -102,10 +102,9 @@ def draw(table: FigureTable, path: Path) -> None:
         axes.plot([], [], color="black", linewidth=1.7, label="exact")
         label = "with q = R imposed; no solution left of the dots"
         axes.plot([], [], "o", color=_PAPER_COLOR, linestyle=_DASHES, linewidth=1.9, markersize=4.5, label=label)
-        axes.set(xscale="log", yscale="log", xlim=(0.1, 20))
-        axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel="information gain (nats per example)")
+        alpha_axis(axes, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
+        axes.set(yscale="log", ylabel="information gain (nats per example)")
         axes.set_title("Information in one more of the hardest examples", loc="left")
-        plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
         plain_axis(axes.yaxis, [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
         axes.legend(loc="lower left")
         fraction_bar(drawn, axes, _FRACTIONS)

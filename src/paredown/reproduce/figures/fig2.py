@@ -19,19 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from paredown.plots import (
-    COLORS,
-    FRONTIER_COLOR,
-    OPTIMUM_COLOR,
-    figure,
-    fraction_bar,
-    fraction_color,
-    panel_letter,
-    plain_axis,
-)
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.plots import COLORS, FRONTIER_COLOR, OPTIMUM_COLOR, figure, fraction_bar, panel_letter
+from paredown.reproduce.base import Claim, FigureTable, pick
+from paredown.reproduce.drawing import alpha_axis, draw_theory
 from paredown.reproduce.setup import Setup
-from paredown.reproduce.theory_checks import add_dots, agreement, draw_dots, exponent, floats
+from paredown.reproduce.theory_checks import add_dots, agreement, exponent, floats
 from paredown.theory import classical_constant, large_alpha_error, minimum_keep_fraction, pareto_frontier, solve
 
 ANGLES = (0.0, 10.0, 20.0)
@@ -55,13 +47,7 @@ def measure(setup: Setup) -> FigureTable:
             near = np.unique(np.concatenate([near, np.linspace(1.7, 2.3, 2 + setup.size.points // 2)]))
         for kind, at in (("frontier", near), ("far frontier", [1e3, 2e3])):
             best = pareto_frontier(at, theta=theta, min_keep_fraction=least)
-            table.add(
-                kind,
-                theta=theta,
-                keep_fraction=best.keep_fraction,
-                alpha_prune=best.alpha_prune,
-                test_error=best.test_error,
-            )
+            table.add(kind, theta=theta, **pick(best, "keep_fraction", "alpha_prune", "test_error"))
     points: list[dict[str, Any]] = [
         {"theta": theta, "keep_fraction": fraction, "alpha_prune": float(a)}
         for theta in ANGLES
@@ -70,13 +56,8 @@ def measure(setup: Setup) -> FigureTable:
     ]
     for theta in ANGLES[1:]:
         least = float(minimum_keep_fraction(theta))
-        table.add(
-            "f_min",
-            theta=theta,
-            keep_fraction=least,
-            alpha_prune=alpha,
-            test_error=solve(alpha, least, theta=theta).test_error,
-        )
+        error = solve(alpha, least, theta=theta).test_error
+        table.add("f_min", theta=theta, keep_fraction=least, alpha_prune=alpha, test_error=error)
         floor = classical_constant() * np.sin(np.radians(theta)) / alpha
         table.add("floor", theta=theta, keep_fraction=0.0, alpha_prune=alpha, test_error=floor)
         for fraction in (least, BELOW * least):
@@ -84,7 +65,7 @@ def measure(setup: Setup) -> FigureTable:
             law = large_alpha_error(_FAR, fraction, theta=theta)
             table.add("far", theta=theta, keep_fraction=fraction, alpha_prune=_FAR, test_error=far, theory_error=law)
             points.append({"theta": theta, "keep_fraction": fraction, "alpha_prune": _SIMULATED_AT})
-    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
+    add_dots(table, setup, points)
     return table
 
 
@@ -141,43 +122,29 @@ def draw(table: FigureTable, path: Path) -> None:
 
 
 def _curves(axes: Any, table: FigureTable, theta: float) -> None:
-    for fraction in _FRACTIONS:
-        curve = table.where(kind="theory", theta=theta, keep_fraction=fraction)
-        dots = table.where(kind="simulation", theta=theta, keep_fraction=fraction)
-        color = fraction_color(fraction)
-        axes.plot(curve["alpha_prune"], curve["test_error"], color=color, linewidth=1.5)
-        draw_dots(axes, dots, color)
-    frontier = table.where(kind="frontier", theta=theta)
+    part = table.where(theta=theta)
+    draw_theory(axes, part, _FRACTIONS)
+    frontier = part.where(kind="frontier").columns("alpha_prune", "test_error")
     label = "Pareto frontier" + (", f ≥ 0.01" if theta == 0 else "")
-    axes.plot(frontier["alpha_prune"], frontier["test_error"], color=FRONTIER_COLOR, linewidth=2, zorder=4, label=label)
+    axes.plot(*frontier, color=FRONTIER_COLOR, linewidth=2, zorder=4, label=label)
     if theta > 0:
-        f_min, floor = table.where(kind="f_min", theta=theta), table.where(kind="floor", theta=theta)
+        f_min, floor = part.where(kind="f_min"), part.where(kind="floor")
         label = r"$f = f_{\rm min}$" + f" = {f_min['keep_fraction'][0]:.2f}"
-        axes.plot(
-            f_min["alpha_prune"], f_min["test_error"], "--", color=OPTIMUM_COLOR, linewidth=2, zorder=4, label=label
-        )
-        shown = floor["alpha_prune"] > 4
-        axes.plot(
-            floor["alpha_prune"][shown],
-            floor["test_error"][shown],
-            ":",
-            color="black",
-            linewidth=1.6,
-            label=r"exact floor $0.50\,\sin\theta/\alpha_{\rm prune}$",
-        )
-    axes.set(xscale="log", yscale="log", xlim=(0.2, 20), ylim=(2e-4 if theta == 0 else 2e-3, 0.6))
-    axes.set(xlabel=r"kept examples per weight $\alpha_{\rm prune}$", ylabel=r"test error $\varepsilon$")
-    plain_axis(axes.xaxis, [0.2, 0.5, 1, 2, 5, 10, 20])
+        style = {"color": OPTIMUM_COLOR, "linewidth": 2, "zorder": 4}
+        axes.plot(*f_min.columns("alpha_prune", "test_error"), "--", **style, label=label)
+        alpha, error = floor.columns("alpha_prune", "test_error")
+        label = r"exact floor $0.50\,\sin\theta/\alpha_{\rm prune}$"
+        axes.plot(alpha[alpha > 4], error[alpha > 4], ":", color="black", linewidth=1.6, label=label)
+    alpha_axis(axes, [0.2, 0.5, 1, 2, 5, 10, 20])
+    axes.set(yscale="log", ylim=(2e-4 if theta == 0 else 2e-3, 0.6), ylabel=r"test error $\varepsilon$")
     axes.legend(loc="lower left")
 
 
 def _sketch(axes: Any) -> None:
     """Weight vectors and boundaries, what the probe keeps, and a point on its boundary with a margin to the teacher."""
     angle = np.radians(20)
-    for turn, color, name, name_at in (
-        (0.0, "black", "teacher", (-0.42, 0.9)),
-        (angle, FRONTIER_COLOR, "probe", (0.38, 0.9)),
-    ):
+    teacher, probe = (0.0, "black", "teacher", (-0.42, 0.9)), (angle, FRONTIER_COLOR, "probe", (0.38, 0.9))
+    for turn, color, name, name_at in (teacher, probe):
         along = np.array([np.sin(turn), np.cos(turn)])
         side = np.array([along[1], -along[0]])
         axes.plot(*np.stack([-1.6 * side, 1.6 * side]).T, color=color, linewidth=1.8)
@@ -192,9 +159,8 @@ def _sketch(axes: Any) -> None:
     axes.annotate(r"$\theta$", (0.075, 0.6), fontsize=13)
     point = 0.95 * across
     axes.plot(*point, "o", color="black", markersize=8, zorder=5)
-    axes.annotate(
-        "", (point[0], 0), tuple(point), arrowprops={"arrowstyle": "<->", "color": "black", "shrinkA": 5, "shrinkB": 0}
-    )
+    arrow = {"arrowstyle": "<->", "color": "black", "shrinkA": 5, "shrinkB": 0}
+    axes.annotate("", (point[0], 0), tuple(point), arrowprops=arrow)
     axes.annotate(r"$\kappa$", (point[0] + 0.04, -0.22), fontsize=13)
     axes.annotate("margin 0 to the probe,\n$\\kappa$ to the teacher", (point[0], -0.86), ha="center")
     axes.set(xlim=(-1.3, 1.3), ylim=(-1.0, 1.1), aspect="equal")

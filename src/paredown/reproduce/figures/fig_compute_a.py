@@ -36,7 +36,7 @@ def measure(setup: Setup) -> FigureTable:
         for a in np.linspace(1.5, 8, max(4, setup.size.dots))
         for f in _FRACTIONS
     ]
-    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track, timed=True)
+    add_dots(table, setup, points, timed=True)
     _add_line(table, "line of all", table.where(kind="simulation"))
     alpha = np.linspace(1.5, 8, setup.size.points)
     for fraction in _FRACTIONS:
@@ -101,32 +101,22 @@ def draw(table: FigureTable, path: Path) -> None:
             dots, curve = (table.where(kind=kind, keep_fraction=fraction) for kind in ("simulation", "theory"))
             style = {"color": color, "markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.4}
             line = table.where(kind="line", keep_fraction=fraction).rows[0]
-            left.plot(x, 1000 * (line["slope"] * x + line["intercept"]), color=color, linewidth=1)
+            left.plot(x, _milliseconds(line, x), color=color, linewidth=1)
             left.plot(dots["alpha_prune"], 1000 * dots["seconds"], "o", zorder=5, **style)
             right.plot(1000 * curve["seconds"], curve["test_error"], color=color, linewidth=1.5)
             right.plot(1000 * dots["seconds"], dots["test_error"], "o", zorder=5, **style)
-        left.plot(
-            x,
-            1000 * (common["slope"] * x + common["intercept"]),
-            "--",
-            color="black",
-            linewidth=1.8,
-            label=f"all: {1000 * common['slope']:.2g} $\\alpha_{{\\rm prune}}$ {1000 * common['intercept']:+.2g} ms, "
-            f"$r^2$ = {common['r_squared']:.2f}",
+        label = (
+            f"all: {1000 * common['slope']:.2g} $\\alpha_{{\\rm prune}}$ {1000 * common['intercept']:+.2g} ms, "
+            f"$r^2$ = {common['r_squared']:.2f}"
         )
+        left.plot(x, _milliseconds(common, x), "--", color="black", linewidth=1.8, label=label)
         left.set(xlim=(0, None), ylim=(0, None), xlabel=r"kept examples per weight $\alpha_{\rm prune}$")
         left.set_ylabel("time to train (ms)")
         left.legend(loc="upper left")
-        frontier = table.where(kind="frontier")
+        seconds, error = table.where(kind="frontier").columns("seconds", "test_error")
         label = f"best of f ≥ {min(_FRACTIONS):g} in this time"
-        learnt = frontier["test_error"] < 0.5  # in less time than any solution takes there is only guessing
-        right.plot(
-            1000 * frontier["seconds"][learnt],
-            frontier["test_error"][learnt],
-            color=FRONTIER_COLOR,
-            linewidth=2,
-            label=label,
-        )
+        learnt = error < 0.5  # in less time than any solution takes there is only guessing
+        right.plot(1000 * seconds[learnt], error[learnt], color=FRONTIER_COLOR, linewidth=2, label=label)
         right.plot([], [], color="black", linewidth=1.5, label="theory, time from the lines in A")
         right.plot([], [], "o", color="black", markersize=4.5, label="simulation, measured time")
         right.set(xscale="log", yscale="log", xlabel="time to train (ms)", ylabel=r"test error $\varepsilon$")
@@ -134,3 +124,7 @@ def draw(table: FigureTable, path: Path) -> None:
         panel_letter(left, "A", "time of one max-margin solution")
         panel_letter(right, "B", "test error against compute")
         fraction_bar(drawn, right, _FRACTIONS)
+
+
+def _milliseconds(line: dict[str, float], alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 1000 * (line["slope"] * alpha + line["intercept"])

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import COLORS, OPTIMUM_COLOR, figure, panel_letter, plain_axis
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.base import Claim, FigureTable, pick
 from paredown.reproduce.setup import Setup
 from paredown.theory import fit_frontier, pareto_frontier
 
@@ -42,23 +42,14 @@ def measure(setup: Setup) -> FigureTable:
     frontier = pareto_frontier(longest, min_keep_fraction=_CUT_OFF)
     table.add(
         "frontier",
-        alpha_prune=longest,
-        keep_fraction=frontier.keep_fraction,
-        test_error=frontier.test_error,
+        **pick(frontier, "alpha_prune", "keep_fraction", "test_error"),
         at_cut_off=frontier.at_limit.astype(int),
     )
     inside = longest <= END
     for form, fit in fit_frontier(longest[inside], frontier.test_error[inside]).items():
         table.add("fit", form=form, alpha_prune=longest[inside], test_error=fit.predicted)
-        table.add(
-            "goodness",
-            form=form,
-            alpha_prune=END,
-            r_squared=fit.r_squared,
-            rms_log_error=fit.rms_log_error,
-            amplitude=fit.amplitude,
-            rate=fit.rate,
-        )
+        goodness = pick(fit, "r_squared", "rms_log_error", "amplitude", "rate")
+        table.add("goodness", form=form, alpha_prune=END, **goodness)
     ends = np.geomspace(1.0, _LONGEST, 5 + setup.size.points // 2)
     for end in setup.track(ends, "fitting", total=len(ends)):
         part = longest <= end + 1e-9
@@ -107,20 +98,14 @@ def draw(table: FigureTable, path: Path) -> None:
     """A: frontier and fits. B: goodness against the range."""
     with figure(path, size=(10.6, 4.4), ncols=2) as (_, (left, right)):
         frontier = table.where(kind="frontier")
-        shown = frontier["alpha_prune"] <= 1.25 * END
-        left.plot(
-            frontier["alpha_prune"][shown],
-            frontier["test_error"][shown],
-            color="black",
-            linewidth=3.2,
-            alpha=0.85,
-            label=f"frontier, f ≥ {_CUT_OFF:g}",
-        )
+        alpha, error = frontier.columns("alpha_prune", "test_error")
+        shown, style = alpha <= 1.25 * END, {"color": "black", "linewidth": 3.2, "alpha": 0.85}
+        left.plot(alpha[shown], error[shown], **style, label=f"frontier, f ≥ {_CUT_OFF:g}")
         for form, color in _COLORS.items():
             fit, ranges = table.where(kind="fit", form=form), table.where(kind="range", form=form)
-            left.plot(fit["alpha_prune"], fit["test_error"], color=color, linewidth=1.7, label=form)
-            right.plot(ranges["alpha_prune"], ranges["rms_log_error"], color=color, linewidth=2, label=form)
-        held_up = frontier["alpha_prune"][frontier["at_cut_off"] == 1]
+            left.plot(*fit.columns("alpha_prune", "test_error"), color=color, linewidth=1.7, label=form)
+            right.plot(*ranges.columns("alpha_prune", "rms_log_error"), color=color, linewidth=2, label=form)
+        held_up = alpha[frontier["at_cut_off"] == 1]
         if len(held_up):
             left.axvline(held_up[0], color="black", linewidth=0.8, linestyle=":")
             left.annotate(f"f = {_CUT_OFF:g} from here", (held_up[0] + 0.05, 0.36), fontsize=9)

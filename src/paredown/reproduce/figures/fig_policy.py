@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from paredown.plots import COLORS, FRONTIER_COLOR, OPTIMUM_COLOR, RANDOM_COLOR, figure, panel_letter, plain_axis
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.base import Claim, FigureTable, pick
+from paredown.reproduce.drawing import alpha_axis, draw_dots
 from paredown.reproduce.setup import Setup
-from paredown.reproduce.theory_checks import add_dots, agreement, crossing, draw_dots, floats
+from paredown.reproduce.theory_checks import add_dots, agreement, crossing, floats
 from paredown.theory import optimal_delta, optimal_window, pareto_frontier, solve
 
 _CUT_OFF = 0.1  # smallest keep_fraction allowed; all three frontiers get below any error without one
@@ -30,6 +31,7 @@ _POSITIONS = np.geomspace(0.1, 100, 31)  # of the single margin
 _NAMES = {"hard": "keep hard", "easy": "keep easy", "window": "best window"}
 _COLORS = {"hard": FRONTIER_COLOR, "easy": OPTIMUM_COLOR, "window": COLORS[0]}
 _LINES = {"hard": "-", "easy": "--", "window": "-"}
+_TICKS = [0.1, 0.2, 0.5, 1, 2, 5, 10]  # of alpha_prune
 
 
 def measure(setup: Setup) -> FigureTable:
@@ -40,13 +42,7 @@ def measure(setup: Setup) -> FigureTable:
     table.add("random", keep_fraction=1.0, alpha_prune=alpha, test_error=solve(alpha, 1.0).test_error)
     for end in ("hard", "easy"):
         best = pareto_frontier(alpha, strategy=end, min_keep_fraction=_CUT_OFF)
-        table.add(
-            "frontier",
-            strategy=end,
-            keep_fraction=best.keep_fraction,
-            alpha_prune=alpha,
-            test_error=best.test_error,
-        )
+        table.add("frontier", strategy=end, **pick(best, "keep_fraction", "alpha_prune", "test_error"))
     # A narrower window is never worse: the best one is as narrow as allowed (checked at twice the width by `judge`).
     for a in setup.track(alpha, "windows", total=len(alpha)):
         for fraction in (_CUT_OFF, 2 * _CUT_OFF):
@@ -64,12 +60,11 @@ def measure(setup: Setup) -> FigureTable:
         delta = optimal_delta(a)
         errors = [delta.error_at(float(z)) for z in _POSITIONS]
         table.add("delta", alpha_prune=a, position=_POSITIONS, test_error=errors, best_position=delta.position)
-    windows = [optimal_window(float(a), _CUT_OFF).window for a in np.geomspace(0.3, 8, setup.size.dots)]
     points: list[dict[str, Any]] = [
-        {"alpha_prune": float(a), "strategy": "window", "window": window}
-        for a, window in zip(np.geomspace(0.3, 8, setup.size.dots), windows, strict=True)
+        {"alpha_prune": a, "strategy": "window", "window": optimal_window(a, _CUT_OFF).window}
+        for a in np.geomspace(0.3, 8, setup.size.dots).tolist()
     ]
-    add_dots(table, points, size=setup.size, seed=setup.seed, track=setup.track)
+    add_dots(table, setup, points)
     return table
 
 
@@ -129,23 +124,14 @@ def draw(table: FigureTable, path: Path) -> None:
 
 def _frontiers(axes: Any, table: FigureTable) -> None:
     random, dots = table.where(kind="random"), table.where(kind="simulation")
-    axes.plot(random["alpha_prune"], random["test_error"], color=RANDOM_COLOR, linewidth=1.5, label="random")
+    axes.plot(*random.columns("alpha_prune", "test_error"), color=RANDOM_COLOR, linewidth=1.5, label="random")
     for name, label in _NAMES.items():
-        curve = table.where(kind="frontier", strategy=name)
-        axes.plot(
-            curve["alpha_prune"],
-            curve["test_error"],
-            _LINES[name],
-            color=_COLORS[name],
-            linewidth=2,
-            label=label,
-        )
-    draw_dots(
-        axes, dots, _COLORS["window"], markersize=5, label=f"best window, simulated, N = {dots['n_features'][0]:g}"
-    )
-    axes.set(xscale="log", yscale="log", xlim=(0.1, 10), ylabel=r"test error $\varepsilon$")
-    axes.set_xlabel(r"kept examples per weight $\alpha_{\rm prune}$")
-    plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
+        curve = table.where(kind="frontier", strategy=name).columns("alpha_prune", "test_error")
+        axes.plot(*curve, _LINES[name], color=_COLORS[name], linewidth=2, label=label)
+    label = f"best window, simulated, N = {dots['n_features'][0]:g}"
+    draw_dots(axes, dots, _COLORS["window"], markersize=5, label=label)
+    alpha_axis(axes, _TICKS)
+    axes.set(yscale="log", ylabel=r"test error $\varepsilon$")
     axes.legend(loc="lower left")
 
 
@@ -156,7 +142,7 @@ def _deltas(axes: Any, table: FigureTable) -> None:
     for number, a in enumerate(scarce):
         delta = table.where(kind="delta", alpha_prune=a)
         color = colormaps["YlGnBu"](0.35 + 0.65 * number / (len(scarce) - 1))
-        axes.plot(delta["position"], delta["test_error"], color=color, linewidth=1.8, label=f"{a:g}")
+        axes.plot(*delta.columns("position", "test_error"), color=color, linewidth=1.8, label=f"{a:g}")
     axes.plot([], [], linestyle="none", label="2 and more: zero")
     axes.set(xscale="log", yscale="log", xlim=(0.1, 100), ylim=(1e-4, 0.6))
     axes.set(xlabel="margin kept $z^*$", ylabel=r"test error $\varepsilon$")
@@ -165,21 +151,12 @@ def _deltas(axes: Any, table: FigureTable) -> None:
 
 
 def _windows(axes: Any, table: FigureTable) -> None:
-    top = 3.5
     for kind, fraction, alpha in (("wider window", 2 * _CUT_OFF, 0.25), ("frontier", _CUT_OFF, 0.6)):
-        windows = table.where(kind=kind, strategy="window")
-        axes.fill_between(
-            windows["alpha_prune"],
-            windows["lower"],
-            np.minimum(windows["upper"], 40),
-            color=_COLORS["window"],
-            alpha=alpha,
-            linewidth=0,
-            label=f"f = {fraction:g}",
-        )
-    axes.set(xscale="log", xlim=(0.1, 10), ylim=(0, top), ylabel="margin $|z|$")
-    axes.set_xlabel(r"kept examples per weight $\alpha_{\rm prune}$")
-    plain_axis(axes.xaxis, [0.1, 0.2, 0.5, 1, 2, 5, 10])
+        x, lower, upper = table.where(kind=kind, strategy="window").columns("alpha_prune", "lower", "upper")
+        style = {"color": _COLORS["window"], "alpha": alpha, "linewidth": 0, "label": f"f = {fraction:g}"}
+        axes.fill_between(x, lower, np.minimum(upper, 40), **style)
+    alpha_axis(axes, _TICKS)
+    axes.set(ylim=(0, 3.5), ylabel="margin $|z|$")
     axes.annotate("easy", (0.97, 0.95), xycoords="axes fraction", ha="right", color=RANDOM_COLOR)
     axes.annotate("hard", (0.03, 0.02), xycoords="axes fraction", color=RANDOM_COLOR)
     axes.legend(loc="center right")

@@ -65,8 +65,7 @@ def measured(name: str, setup: Setup, monkeypatch: pytest.MonkeyPatch, error: An
     """The data of a figure whose students are made up."""
     figure = import_module(f"paredown.reproduce.figures.{name}")
     monkeypatch.setattr(Setup, "sweep", lambda _, config: SimpleNamespace(table=swept(config, error)))
-    if hasattr(figure, "score_benchmark"):
-        monkeypatch.setattr(figure, "score_benchmark", lambda _: {})
+    monkeypatch.setattr(benchmark, "score_benchmark", lambda _: {})
     return figure.measure(setup)
 
 
@@ -181,7 +180,7 @@ def test_the_worst_classes_are_found(setup, monkeypatch) -> None:
         return pa.Table.from_pylist(rows)
 
     figure = import_module("paredown.reproduce.figures.fig_fairness")
-    monkeypatch.setattr(figure, "score_benchmark", lambda _: {})
+    monkeypatch.setattr(benchmark, "score_benchmark", lambda _: {})
     monkeypatch.setattr(Setup, "sweep", lambda _, config: SimpleNamespace(table=table_of(config)))
     table = figure.measure(setup)
     row = table.where(kind="metric", metric="memorization").rows[0]
@@ -224,7 +223,7 @@ def scores(rng) -> dict[str, Scores]:
 
 def scored(name: str, setup: Setup, scores: dict[str, Scores], monkeypatch: pytest.MonkeyPatch) -> FigureTable:
     figure = import_module(f"paredown.reproduce.figures.{name}")
-    monkeypatch.setattr(figure, "score_benchmark", lambda _: scores)
+    monkeypatch.setattr(benchmark, "score_benchmark", lambda _: scores)
     return figure.measure(setup)
 
 

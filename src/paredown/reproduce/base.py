@@ -141,7 +141,7 @@ def means(**samples: ArrayLike) -> dict[str, Any]:
     """Columns with the mean of each sample, one number per seed, and with its standard error."""
     columns = {}
     for name, values in samples.items():
-        columns |= {name: np.mean(values), error_column(name): standard_error(values)}
+        columns |= {name: np.asarray(values).mean(), error_column(name): standard_error(values)}
     return columns
 
 

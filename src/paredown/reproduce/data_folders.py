@@ -18,6 +18,14 @@ from paredown.ids import hash_ids
 from paredown.scores import Labels
 from paredown.sources import ArrayImages, open_source
 
+SMALL_IMAGES = ("mnist", "fashion_mnist")
+SMALL_FEATURES = ("cifar10_features", "fashion_mnist")
+
+
+def by_size(cpu: Sequence[str], paper: str) -> dict[str, tuple[str, ...]]:
+    """The data sets that a figure takes at each size, the best first; the digits are always there."""
+    return {"tiny": ("digits",), "cpu": (*cpu, "digits"), "paper": (paper,)}
+
 
 class _Facts(NamedTuple):
     title: str

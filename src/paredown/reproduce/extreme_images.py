@@ -17,29 +17,18 @@ from PIL import Image
 
 from paredown.embeddings.encoders import encode
 from paredown.ids import hash_ids
+from paredown.metrics import METRICS
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import FigureTable
-from paredown.reproduce.data_folders import Dataset
+from paredown.reproduce.data_folders import Dataset, by_size
+from paredown.reproduce.metric_comparison import COMPARED_METRICS, METRIC_TITLES
 from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
 from paredown.scores import Labels, Scores
 from paredown.sources import ArrayImages, ImageSource, open_source
 from paredown.sources.image_decoding import Skipped, decode_image
 
-NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},
-    "images": {"tiny": ("digits",), "cpu": ("cifar10", "fashion_mnist", "digits"), "paper": ("imagenet",)},
-}
-SHOWN_TITLES = {
-    "prototypes": "self-supervised prototypes",
-    "supervised_prototypes": "supervised prototypes",
-    "memorization": "memorization",
-    "el2n": "EL2N",
-    "forgetting": "forgetting",
-    "active_learning": "active learning",
-    "ddd": "DDD",
-    "influence_max": "influence max",
-    "influence_sum_abs": "influence sum-abs",
-}
+NEEDS = {**benchmark.NEEDS, "images": by_size(("cifar10", "fashion_mnist"), "imagenet")}
+SHOWN_TITLES = {"el2n": "EL2N", **{name: METRIC_TITLES[name] for name in COMPARED_METRICS if name in METRICS}}
 _THUMBNAIL = 48  # pixels of a picture's side at most
 _ENCODED = 224
 _GAP = 2  # white pixels between pictures
@@ -102,31 +91,27 @@ def find_images(setup: Setup, metrics: Sequence[str]) -> ImagesToShow:
 
 def add_extremes(table: FigureTable, found: ImagesToShow, classes: Sequence[int], *, shown: int) -> None:
     """Add the extreme images of some classes (kind `image`), and for each how alike they are (kind `alike`)."""
-    common = {"data": found.data.title}
     for metric, scores in found.scores.items():
         chance = hash_ids(scores.ids, seed=_TIES)  # many scores of counted errors are equal
         for code in classes:
             own = np.flatnonzero(found.codes == code)
             order = own[np.lexsort([chance[own], scores.values[own]])]
-            name = found.classes[code]
+            common = {"data": found.data.title, "metric": metric, "category": found.classes[code]}
             alike = {}
             for end, rows in (("easy", order[:shown]), ("hard", order[::-1][:shown])):
                 pictures = [_picture(found.images, int(row)) for row in found.rows[rows]]
                 vectors = embed_pictures(pictures) if found.vectors is None else found.vectors[rows]
                 alike[end] = _mean_cosine(vectors)
-                for rank, (row, picture) in enumerate(zip(rows, pictures, strict=True)):
-                    table.add(
-                        "image",
-                        **common,
-                        metric=metric,
-                        category=name,
-                        end=end,
-                        rank=rank,
-                        score=float(scores.values[row]),
-                        row=int(found.rows[row]),
-                        picture=_as_text(picture),
-                    )
-            table.add("alike", **common, metric=metric, category=name, examples=len(own), **alike)
+                table.add(
+                    "image",
+                    **common,
+                    end=end,
+                    rank=np.arange(len(rows)),
+                    score=scores.values[rows].astype(float),
+                    row=found.rows[rows],
+                    picture=[_as_text(picture) for picture in pictures],
+                )
+            table.add("alike", **common, examples=len(own), **alike)
 
 
 def class_name(category: str | float) -> str:
@@ -162,6 +147,16 @@ def _as_text(image: Image.Image) -> str:
     file = BytesIO()
     image.save(file, "PNG", optimize=True)
     return base64.b64encode(file.getvalue()).decode("ascii")
+
+
+def show_images(axes: Any, rows: FigureTable) -> int:
+    """Images of a table, without axes; returns the height of the picture."""
+    shown = picture(rows)
+    axes.imshow(shown, interpolation="nearest")
+    axes.grid(visible=False)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    return len(shown)
 
 
 def picture(rows: FigureTable) -> NDArray[np.uint8]:

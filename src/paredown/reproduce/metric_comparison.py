@@ -7,28 +7,21 @@ hardest examples by each, with and without the class floor, and on random subset
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from paredown.plots import COLORS, RANDOM_COLOR
-from paredown.reproduce.base import FigureTable
-from paredown.reproduce.data_folders import Dataset
-from paredown.reproduce.setup import Setup, SharedScoring
+from paredown.reproduce.base import FigureTable, means
+from paredown.reproduce.data_folders import SMALL_FEATURES, Dataset, by_size
+from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
 from paredown.scores import Scores
-from paredown.standard_errors import standard_error
 
-NEEDS = {
-    "main": {
-        "tiny": ("digits",),
-        "cpu": ("cifar10_features", "fashion_mnist", "digits"),
-        "paper": ("imagenet",),
-    }
-}
+NEEDS = {"main": by_size(SMALL_FEATURES, "imagenet")}
 
 # Name in tables -> as the paper writes it.
 METRIC_TITLES = {
@@ -132,17 +125,40 @@ def benchmark_sweep(setup: Setup, *, balance: Sequence[float] = (), fractions: S
     }
 
 
-class Mean(NamedTuple):
-    """A mean over seeds; its standard error is NaN for a single one."""
-
-    value: float
-    stderr: float
+def plan_scores(setup: Setup) -> FigurePlan:
+    """Scores alone: nothing is trained on pruned sets."""
+    return FigurePlan(scorings=scorings(setup), datasets=(training_set(setup),))
 
 
-def mean(values: ArrayLike) -> Mean:
-    """Of one number per seed."""
-    values = np.asarray(values, dtype=np.float64)
-    return Mean(float(values.mean()), standard_error(values))
+def plan_students(setup: Setup, *, balance: Sequence[float] = (), fractions: Sequence[float] = ()) -> FigurePlan:
+    """Students on the hardest examples by each metric; every class keeps half its share if no floor is given."""
+    sweep = benchmark_sweep(setup, balance=balance, fractions=fractions)
+    return replace(plan_scores(setup), sweeps={"students": sweep})
+
+
+def train_students(setup: Setup, plan: FigurePlan) -> tuple[pa.Table, FigureTable]:
+    """What came of the students of a plan, and a table that begins with what they were trained on."""
+    score_benchmark(setup)
+    swept = setup.sweep(plan.sweeps["students"]).table
+    table = FigureTable()
+    table.add("data", data=setup.dataset().title, examples=max(swept["initial_size"].to_pylist()))
+    return swept, table
+
+
+def name_data(table: FigureTable) -> str:
+    """How many examples of which data set, for a sentence."""
+    row = table.where(kind="data").rows[0]
+    return f"{row['examples']:,.0f} examples ({row['data']})"
+
+
+def name_metrics(names: Iterable[str]) -> str:
+    """Metrics as the paper writes them, for a sentence."""
+    return ", ".join(METRIC_TITLES[name] for name in names) or "none"
+
+
+def top(setup: Setup) -> int:
+    """Among how many guesses the right one must be: five with ImageNet's 1,000 classes."""
+    return setup.choose(tiny=1, cpu=1, paper=5)
 
 
 Key = tuple[str, float, float]  # metric, keep_fraction, balance
@@ -172,43 +188,31 @@ def add_accuracies(table: FigureTable, swept: pa.Table, *, top: int, balance: fl
     """
     measured = accuracies(swept, top)
     full = measured["random", 1.0, 0.0]
-    deviation = float(full.std(ddof=1)) if len(full) > 1 else math.nan
-    common = {"top": top, "seeds": len(full)}
-    whole = mean(full)
-    table.add("full", **common, accuracy=whole.value, stderr=whole.stderr, deviation=deviation, keep_fraction=1.0)
+    table.add("full", top=top, seeds=len(full), **means(accuracy=full), deviation=deviation(full), keep_fraction=1.0)
     fractions = sorted({fraction for _, fraction, _ in measured if fraction < 1}, reverse=True)
     for fraction in fractions:
-        chance = mean(measured["random", fraction, 0.0])
-        table.add("random", metric="random", keep_fraction=fraction, accuracy=chance.value, stderr=chance.stderr)
+        chance = means(accuracy=measured["random", fraction, 0.0])
+        table.add("random", metric="random", keep_fraction=fraction, **chance)
     for metric in COMPARED_METRICS:
         gains = []
         for fraction in fractions:
             pruned, chance = measured[metric, fraction, balance], measured["random", fraction, 0.0]
-            own, gain, loss = mean(pruned), mean(pruned - chance), mean(pruned - full)
-            table.add(
-                "metric",
-                metric=metric,
-                keep_fraction=fraction,
-                balance=balance,
-                accuracy=own.value,
-                stderr=own.stderr,
-                difference=gain.value,
-                difference_stderr=gain.stderr,
-                full_difference=loss.value,
-                full_difference_stderr=loss.stderr,
-            )
+            found = means(accuracy=pruned, difference=pruned - chance, full_difference=pruned - full)
+            table.add("metric", metric=metric, keep_fraction=fraction, balance=balance, **found)
             if fraction in PAPER_FRACTIONS:
                 gains.append(pruned - chance)
-        over = mean(np.mean(gains, axis=0))
-        table.add("mean", metric=metric, balance=balance, difference=over.value, difference_stderr=over.stderr)
+        table.add("mean", metric=metric, balance=balance, **means(difference=np.mean(gains, axis=0)))
+
+
+def deviation(values: NDArray[np.float64]) -> float:
+    """The standard deviation of one training; NaN where there was only one."""
+    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
 
 
 def metric_style(metric: str) -> dict[str, Any]:
     """The colour and line of a metric, the same in every figure."""
     if metric == "random":
         return {"color": RANDOM_COLOR, "linestyle": "-"}
-    group = PROTOTYPES if metric in PROTOTYPES else SUPERVISED
+    group, shift = (PROTOTYPES, 2) if metric in PROTOTYPES else (SUPERVISED, 0)
     number = group.index(metric)
-    shift = {PROTOTYPES: 2, SUPERVISED: 0}[group]
-    marker = "osD^vP*X"[number]
-    return {"color": (*COLORS, "#6A3D9A")[(number + shift) % 7], "linestyle": "-", "marker": marker}
+    return {"color": (*COLORS, "#6A3D9A")[(number + shift) % 7], "linestyle": "-", "marker": "osD^vP*X"[number]}

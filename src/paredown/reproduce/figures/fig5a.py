@@ -21,24 +21,20 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from paredown.plots import figure
+from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.metric_comparison import METRIC_TITLES, score_benchmark, scorings, training_set
-from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.setup import FigurePlan, Setup
+from paredown.reproduce.metric_comparison import METRIC_TITLES
+from paredown.reproduce.setup import Setup
 
+NEEDS, plan = benchmark.NEEDS, benchmark.plan_scores
 ALIKE = 0.7  # the paper's bound for "fairly similar"
 _TRIO = ("el2n_20", "ddd", "memorization")
 _STEADY = 0.3  # below this reliability scores are noise, and correlate with nothing
 
 
-def plan(setup: Setup) -> FigurePlan:
-    """Scores alone: nothing is trained on pruned sets."""
-    return FigurePlan(scorings=scorings(setup), datasets=(training_set(setup),))
-
-
 def measure(setup: Setup) -> FigureTable:
     """Spearman's correlation of every pair, and the reliability of each metric's own scores."""
-    scores = score_benchmark(setup)
+    scores = benchmark.score_benchmark(setup)
     table = FigureTable()
     for name, scored in scores.items():
         report = scored.provenance.get("report", {})
@@ -90,7 +86,7 @@ def judge(table: FigureTable) -> list[Claim]:
             2 * len(alike) < len(steady),
             f"{len(alike)} of {len(steady)} other pairs are above {ALIKE}; from {strengths[0]:.2f} to "
             f"{strengths[-1]:.2f}, median {np.median(strengths):.2f}. Left out, since two halves of their models do "
-            f"not agree: {', '.join(METRIC_TITLES[name] for name in noise) or 'none'}.",
+            f"not agree: {benchmark.name_metrics(noise)}.",
         ),
     ]
 
@@ -105,10 +101,8 @@ def draw(table: FigureTable, path: Path) -> None:
     with figure(path, size=(8.6, 7.6), nrows=2, ncols=2, gridspec_kw=layout) as (drawn, ((corner, top), (left, main))):
         order: list[int] = []
         for axes, orientation in ((top, "top"), (left, "left")):
-            leaves = dendrogram(
-                tree, ax=axes, orientation=orientation, color_threshold=0, above_threshold_color="#444444"
-            )
-            order = leaves["leaves"]
+            style = {"color_threshold": 0, "above_threshold_color": "#444444"}
+            order = dendrogram(tree, ax=axes, orientation=orientation, **style)["leaves"]
             axes.set_axis_off()
         left.invert_yaxis()  # the first leaf at the top, as in the map
         corner.set_axis_off()
@@ -116,10 +110,8 @@ def draw(table: FigureTable, path: Path) -> None:
         image = main.imshow(sorted_matrix, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
         for row, column in np.ndindex(*sorted_matrix.shape):
             value = sorted_matrix[row, column]
-            shade = "white" if abs(value) > 0.65 else "black"
-            main.text(
-                column, row, f"{value:.2f}".replace("-0.00", "0.00"), ha="center", va="center", fontsize=8, color=shade
-            )
+            style = {"ha": "center", "va": "center", "fontsize": 8, "color": "white" if abs(value) > 0.65 else "black"}
+            main.text(column, row, f"{value:.2f}".replace("-0.00", "0.00"), **style)
         reliability = {row["metric"]: row.get("reliability", np.nan) for row in table.where(kind="metric").rows}
         noise = {name for name, value in reliability.items() if value < _STEADY}
         titles = [METRIC_TITLES[names[leaf]] + ("*" if names[leaf] in noise else "") for leaf in order]

@@ -14,20 +14,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from paredown.plots import figure, panel_letter
+from paredown.reproduce import extreme_images as extremes
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.extreme_images import (
-    NEEDS,
-    SHOWN_TITLES,
-    add_extremes,
-    class_name,
-    find_images,
-    picture,
-    plan_scores,
-)
+from paredown.reproduce.extreme_images import SHOWN_TITLES, class_name
 from paredown.reproduce.setup import FigurePlan, Setup
 
-__all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
-
+NEEDS = extremes.NEEDS
 _METRICS = ("prototypes", "memorization")
 _SHOWN = 4
 CATEGORY = {"imagenet": 100}  # black swan, the paper's class
@@ -36,14 +28,14 @@ _OTHER = 2  # of ten classes, a bird of CIFAR-10
 
 def plan(setup: Setup) -> FigurePlan:
     """Scores by both metrics."""
-    return plan_scores(setup, _METRICS)
+    return extremes.plan_scores(setup, _METRICS)
 
 
 def measure(setup: Setup) -> FigureTable:
     """The images, and how alike those of each end are."""
     table = FigureTable()
-    found = find_images(setup, _METRICS)
-    add_extremes(table, found, [CATEGORY.get(found.data.name, _OTHER)], shown=_SHOWN)
+    found = extremes.find_images(setup, _METRICS)
+    extremes.add_extremes(table, found, [CATEGORY.get(found.data.name, _OTHER)], shown=_SHOWN)
     return table
 
 
@@ -67,13 +59,9 @@ def draw(table: FigureTable, path: Path) -> None:
     images = table.where(kind="image")
     with figure(path, size=(8.6, 2.6), ncols=len(_METRICS)) as (drawn, panels):
         for axes, metric, letter in zip(panels, _METRICS, "BC", strict=True):
-            shown = picture(images.where(metric=metric))
-            axes.imshow(shown, interpolation="nearest")
-            axes.grid(visible=False)
-            axes.set_xticks([])
-            axes.set_yticks([shown.shape[0] * 0.25, shown.shape[0] * 0.75], ["easiest", "hardest"])
+            height = extremes.show_images(axes, images.where(metric=metric))
+            axes.set_yticks([0.25 * height, 0.75 * height], ["easiest", "hardest"])
             axes.tick_params(length=0)
-            axes.spines[:].set_visible(False)
             panel_letter(axes, letter, SHOWN_TITLES[metric])
         row = images.rows[0]
         drawn.suptitle(f"{row['data']}, class {class_name(row['category'])}: the most extreme to the left", fontsize=10)

@@ -14,21 +14,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from paredown.plots import figure
+from paredown.reproduce import extreme_images as extremes
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.extreme_images import (
-    NEEDS,
-    SHOWN_TITLES,
-    add_extremes,
-    class_name,
-    find_images,
-    picture,
-    plan_scores,
-)
+from paredown.reproduce.extreme_images import SHOWN_TITLES, class_name
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.standard_errors import standard_error
 
-__all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
-
+NEEDS = extremes.NEEDS
 _SHOWN = 8
 _CERTAIN = 2.0  # standard errors over classes
 _DRAWN = 3  # classes
@@ -37,16 +29,16 @@ PAPER = (100, 200, 300, 500)  # black swan and the others that the paper shows
 
 def plan(setup: Setup) -> FigurePlan:
     """Scores by every metric."""
-    return plan_scores(setup, list(SHOWN_TITLES))
+    return extremes.plan_scores(setup, list(SHOWN_TITLES))
 
 
 def measure(setup: Setup) -> FigureTable:
     """The images of the classes that are drawn, and for every class how alike those of each end are."""
-    found = find_images(setup, list(SHOWN_TITLES))
+    found = extremes.find_images(setup, list(SHOWN_TITLES))
     drawn = list(PAPER) if setup.scale == "paper" else list(range(2, 2 + _DRAWN))
     table = FigureTable()
     classes = drawn if setup.scale == "paper" else [*drawn, *(c for c in range(found.data.classes) if c not in drawn)]
-    add_extremes(table, found, classes, shown=_SHOWN)
+    extremes.add_extremes(table, found, classes, shown=_SHOWN)
     shown = {found.classes[code] for code in drawn}
     return FigureTable(row for row in table.rows if row["kind"] == "alike" or row["category"] in shown)
 
@@ -82,14 +74,9 @@ def draw(table: FigureTable, path: Path) -> None:
     with figure(path, size=size, nrows=len(metrics), ncols=len(classes), squeeze=False) as (drawn, panels):
         for line, metric in zip(panels, metrics, strict=True):
             for axes, category in zip(line, classes, strict=True):
-                axes.imshow(picture(images.where(metric=metric, category=category)), interpolation="nearest")
-                axes.grid(visible=False)
-                axes.set(xticks=[], yticks=[])
-                axes.spines[:].set_visible(False)
+                extremes.show_images(axes, images.where(metric=metric, category=category))
             line[0].set_ylabel(SHOWN_TITLES[metric].replace(" ", "\n"), rotation=0, ha="right", va="center", fontsize=8)
         for axes, category in zip(panels[0], classes, strict=True):
             axes.set_title(class_name(category), fontsize=10)
-        drawn.suptitle(
-            f"{images.rows[0]['data']}: {_SHOWN} easiest (top row) and hardest (bottom row) by each metric",
-            fontsize=10,
-        )
+        title = f"{images.rows[0]['data']}: {_SHOWN} easiest (top row) and hardest (bottom row) by each metric"
+        drawn.suptitle(title, fontsize=10)

@@ -17,30 +17,16 @@ from typing import Any
 import numpy as np
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure, panel_letter
-from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.metric_comparison import (
-    FLOOR,
-    METRIC_TITLES,
-    benchmark_sweep,
-    class_accuracies,
-    mean,
-    score_benchmark,
-    scorings,
-    training_set,
-)
-from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.setup import FigurePlan, Setup
+from paredown.reproduce import metric_comparison as benchmark
+from paredown.reproduce.base import Claim, FigureTable, in_points, means
+from paredown.reproduce.metric_comparison import FLOOR, METRIC_TITLES, class_accuracies
+from paredown.reproduce.setup import Setup
 
+NEEDS, plan = benchmark.NEEDS, benchmark.plan_students  # the students of Fig. 5B and C
 _SHOWN = ("el2n_20", "memorization", "prototypes")
 _AT = 0.8
 SIMILAR = 0.9  # least correlation over classes, and
 CHANGE = 0.02  # most mean change of a class's accuracy, that count as "quite similar"
-
-
-def plan(setup: Setup) -> FigurePlan:
-    """The students of Fig. 5B and C."""
-    sweep = benchmark_sweep(setup, balance=[FLOOR])
-    return FigurePlan(sweeps={"floor": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
 
 
 def measure(setup: Setup) -> FigureTable:
@@ -49,46 +35,28 @@ def measure(setup: Setup) -> FigureTable:
     How well a class is predicted is the mean of both accuracies: sorted by one of them alone, the noise in it would
     make its worst classes look as if they gained (regression to the mean).
     """
-    score_benchmark(setup)
-    swept = setup.sweep(plan(setup).sweeps["floor"]).table
-    table = FigureTable()
-    table.add("data", data=setup.dataset().title, examples=max(swept["initial_size"].to_pylist()))
+    swept, table = benchmark.train_students(setup, plan(setup))
     full = class_accuracies(swept, "random", 1.0, 0.0)
     runs = {metric: class_accuracies(swept, metric, _AT, FLOOR) for metric in _SHOWN}
     runs["random"] = class_accuracies(swept, "random", _AT, 0.0)
     for metric, pruned in runs.items():
         change = pruned - full
         for code in range(full.shape[1]):
-            own, whole, lost = mean(pruned[:, code]), mean(full[:, code]), mean(change[:, code])
-            table.add(
-                "class",
-                metric=metric,
-                name=str(code),
-                pruned=own.value,
-                pruned_stderr=own.stderr,
-                full=whole.value,
-                full_stderr=whole.stderr,
-                change=lost.value,
-                change_stderr=lost.stderr,
-            )
+            own = means(pruned=pruned[:, code], full=full[:, code], change=change[:, code])
+            table.add("class", metric=metric, name=str(code), **own)
         order = np.argsort((pruned + full).mean(axis=0), kind="stable")
         third = max(1, len(order) // 3)
         worst, rest = change[:, order[:third]].mean(axis=1), change[:, order[third:]].mean(axis=1)
-        more, of_worst, of_all = mean(worst - rest), mean(worst), mean(change.mean(axis=1))
         x, y = pruned.mean(axis=0), full.mean(axis=0)
         slope, intercept = np.polyfit(x, y, 1)
         table.add(
             "metric",
             metric=metric,
             correlation=float(np.corrcoef(x, y)[0, 1]),
-            mean_change=of_all.value,
-            mean_change_stderr=of_all.stderr,
+            **means(mean_change=change.mean(axis=1)),
             size_of_change=float(np.abs(change.mean(axis=0)).mean()),
             worst_classes=third,
-            worst_change=of_worst.value,
-            worst_change_stderr=of_worst.stderr,
-            worst_less_rest=more.value,
-            worst_less_rest_stderr=more.stderr,
+            **means(worst_change=worst, worst_less_rest=worst - rest),
             slope=slope,
             intercept=intercept,
         )
@@ -117,11 +85,11 @@ def judge(table: FigureTable) -> list[Claim]:
             len(lost) == len(rows),
             "Change of the worst third of the classes less that of the others, in points: "
             + "; ".join(
-                f"{METRIC_TITLES[row['metric']]} {100 * row['worst_less_rest']:+.2f} ± "
-                f"{100 * row['worst_less_rest_stderr']:.2f} (the worst third: {100 * row['worst_change']:+.2f})"
+                f"{METRIC_TITLES[row['metric']]} {in_points(row, 'worst_less_rest')} (the worst third: "
+                f"{100 * row['worst_change']:+.2f})"
                 for row in [*rows, chance]
             )
-            + f". Beyond two standard errors for {', '.join(METRIC_TITLES[row['metric']] for row in lost) or 'none'}.",
+            + f". Beyond two standard errors for {benchmark.name_metrics(row['metric'] for row in lost)}.",
         ),
     ]
 

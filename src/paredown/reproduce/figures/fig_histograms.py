@@ -19,30 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from paredown.plots import RANDOM_COLOR, figure
+from paredown.plots import figure
+from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.metric_comparison import (
-    COMPARED_METRICS,
-    METRIC_TITLES,
-    metric_style,
-    score_benchmark,
-    scorings,
-    training_set,
-)
-from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.setup import FigurePlan, Setup
+from paredown.reproduce.metric_comparison import COMPARED_METRICS, METRIC_TITLES
+from paredown.reproduce.setup import Setup
 from paredown.scores import Labels
 
+NEEDS, plan = benchmark.NEEDS, benchmark.plan_scores
 _BINS = 24
 _CUT = 3  # times as many as in a bin of even spread: higher bars, of many ties, are cut off
 _SHOWN = 100  # classes at most: with more of them every tenth or so, as in the paper
 _SHARES = (0.25, 0.5, 0.75)
 _TIMES = 10  # as much variance between classes as by chance: "strongly"
-
-
-def plan(setup: Setup) -> FigurePlan:
-    """Scores alone."""
-    return FigurePlan(scorings=scorings(setup), datasets=(training_set(setup),))
 
 
 def measure(setup: Setup) -> FigureTable:
@@ -51,7 +40,7 @@ def measure(setup: Setup) -> FigureTable:
     Scores of different metrics have different units, and some are mostly ties; their ranks, as a share of all
     examples, are 0 for the easiest and 1 for the hardest, and evenly spread in a class like any other.
     """
-    scores = score_benchmark(setup)
+    scores = benchmark.score_benchmark(setup)
     table = FigureTable()
     labels = scores["random"].labels
     assert isinstance(labels, Labels)
@@ -106,7 +95,7 @@ def judge(table: FigureTable) -> list[Claim]:
                 f"{rows[name]['least_above_median']:.0%} to {rows[name]['most_above_median']:.0%} of a class)"
                 for name in COMPARED_METRICS
             )
-            + f". Less than {_TIMES} times chance: {', '.join(METRIC_TITLES[name] for name in weak) or 'none'}.",
+            + f". Less than {_TIMES} times chance: {benchmark.name_metrics(weak)}.",
         )
     ]
 
@@ -131,12 +120,11 @@ def draw(table: FigureTable, path: Path) -> None:
         )
         key.text(0, 0.95, "\n".join(lines), va="top", fontsize=9, transform=key.transAxes)
         drawn.supxlabel("rank of the score: 0 easiest, 1 hardest of all examples", fontsize=10)
-        title = f"Scores class by class, {about['examples']:,.0f} examples ({about['data']})"
-        drawn.suptitle(title, x=0.02, ha="left", fontsize=11)
+        drawn.suptitle(f"Scores class by class, {benchmark.name_data(table)}", x=0.02, ha="left", fontsize=11)
 
 
 def _rows(axes: Any, table: FigureTable, metric: str) -> None:
-    color = RANDOM_COLOR if metric == "random" else metric_style(metric)["color"]
+    color = benchmark.metric_style(metric)["color"]
     classes = sorted(table.where(kind="class", metric=metric).rows, key=lambda row: row["median"])
     all_histograms = table.where(kind="histogram", metric=metric)
     for row, found in enumerate(classes):

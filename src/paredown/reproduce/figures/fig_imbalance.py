@@ -12,6 +12,7 @@ random for influence, which is noise from 120 models. With the floor it is never
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -19,20 +20,14 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure
+from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.metric_comparison import (
-    COMPARED_METRICS,
-    FLOOR,
-    METRIC_TITLES,
-    score_benchmark,
-    scorings,
-    training_set,
-)
-from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.setup import FigurePlan, Setup
+from paredown.reproduce.metric_comparison import COMPARED_METRICS, FLOOR, METRIC_TITLES
+from paredown.reproduce.setup import Setup
 from paredown.scores import Labels
 from paredown.selection import balance_of_counts, select
 
+NEEDS, plan = benchmark.NEEDS, benchmark.plan_scores
 PRUNED = tuple(round(0.1 * tenth, 1) for tenth in range(10))
 _DRAWS = 20  # random subsets behind the grey band
 _AT = 0.8  # pruned, where claims are judged
@@ -40,14 +35,9 @@ _SOLVABLE = 20  # classes
 _NEGLIGIBLE = 0.02  # of b: the places of the smallest class are taken from others, and these may become less equal
 
 
-def plan(setup: Setup) -> FigurePlan:
-    """Scores alone."""
-    return FigurePlan(scorings=scorings(setup), datasets=(training_set(setup),))
-
-
 def measure(setup: Setup) -> FigureTable:
     """The balance score b of what is kept by each metric from both ends, with and without the floor."""
-    scores = score_benchmark(setup)
+    scores = benchmark.score_benchmark(setup)
     table = FigureTable()
     first = scores["random"]
     labels = first.labels
@@ -57,35 +47,21 @@ def measure(setup: Setup) -> FigureTable:
     table.add("data", **about, lowest_with_floor=bound)
     for pruned in PRUNED:
         options = {"keep_fraction": 1 - pruned, "strategy": "random", "balance": 0.0}
-        drawn = [_balance(labels, select(first, seed=setup.seed + draw, **options).keep) for draw in range(_DRAWS)]
+        subsets = [select(first, seed=setup.seed + draw, **options).keep for draw in range(_DRAWS)]
+        drawn = [balance_of_counts(_counts(labels, keep)) for keep in subsets]
         spread = float(np.std(drawn, ddof=1))
         table.add("random", metric="random", pruned=pruned, b=float(np.mean(drawn)), deviation=spread, draws=_DRAWS)
-        for metric in COMPARED_METRICS:
-            for floor in (0.0, FLOOR):
-                for strategy in ("hard", "easy"):
-                    kept = select(
-                        scores[metric],
-                        keep_fraction=1 - pruned,
-                        strategy=strategy,
-                        labels=labels,
-                        balance=floor,
-                        seed=setup.seed,
-                    )
-                    counts = np.bincount(labels.codes[kept.keep], minlength=len(labels.classes))
-                    table.add(
-                        "metric",
-                        metric=metric,
-                        strategy=strategy,
-                        floor=floor,
-                        pruned=pruned,
-                        b=balance_of_counts(counts),
-                        smallest_share=float((counts / (labels.counts * (1 - pruned))).min()),
-                    )
+        for metric, floor, strategy in product(COMPARED_METRICS, (0.0, FLOOR), ("hard", "easy")):
+            options = {"keep_fraction": 1 - pruned, "strategy": strategy, "balance": floor}
+            counts = _counts(labels, select(scores[metric], labels=labels, seed=setup.seed, **options).keep)
+            smallest = float((counts / (labels.counts * (1 - pruned))).min())
+            found = {"pruned": pruned, "b": balance_of_counts(counts), "smallest_share": smallest}
+            table.add("metric", metric=metric, strategy=strategy, floor=floor, **found)
     return table
 
 
-def _balance(labels: Labels, keep: NDArray[np.bool_]) -> float:
-    return balance_of_counts(np.bincount(labels.codes[keep], minlength=len(labels.classes)))
+def _counts(labels: Labels, keep: NDArray[np.bool_]) -> NDArray[np.int64]:
+    return np.bincount(labels.codes[keep], minlength=len(labels.classes))
 
 
 def lowest_balance(classes: int, least: float) -> float:
@@ -136,7 +112,7 @@ def judge(table: FigureTable) -> list[Claim]:
                 f"{METRIC_TITLES[metric]} {', '.join(f'{b:.2f}' for b in free.where(metric=metric)['b'])}"
                 for metric in free.values("metric")
             )
-            + f". Not below random by three standard deviations: {_list(as_random)}.",
+            + f". Not below random by three standard deviations: {'; '.join(map(_name, as_random)) or 'none'}.",
         ),
         Claim.judged(
             f"A floor of {FLOOR:g} limits it.",
@@ -152,10 +128,6 @@ def judge(table: FigureTable) -> list[Claim]:
 
 def _name(row: dict[str, str]) -> str:
     return f"{METRIC_TITLES[row['metric']]}, {row['strategy']} kept"
-
-
-def _list(rows: list[dict[str, str]]) -> str:
-    return "; ".join(map(_name, rows)) or "none"
 
 
 def draw(table: FigureTable, path: Path) -> None:

@@ -18,59 +18,42 @@ import numpy as np
 import pyarrow as pa
 
 from paredown.plots import RANDOM_COLOR, figure, fraction_color
-from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.figures.fig5bc import accuracy_panel
-from paredown.reproduce.metric_comparison import (
-    COMPARED_METRICS,
-    FLOOR,
-    METRIC_TITLES,
-    PAPER_FRACTIONS,
-    PROTOTYPES,
-    SUPERVISED,
-    Mean,
-    accuracies,
-    add_accuracies,
-    benchmark_sweep,
-    mean,
-    score_benchmark,
-    scorings,
-    training_set,
-)
-from paredown.reproduce.metric_comparison import NEEDS as NEEDS
+from paredown.reproduce import metric_comparison as benchmark
+from paredown.reproduce.base import Claim, FigureTable, in_points, means
+from paredown.reproduce.figures.fig5bc import PANELS, accuracy_panel
+from paredown.reproduce.metric_comparison import COMPARED_METRICS, FLOOR, METRIC_TITLES
 from paredown.reproduce.setup import FigurePlan, Setup
 
+NEEDS = benchmark.NEEDS
 _DECIDED = 3.0  # standard errors
 
 
 def plan(setup: Setup) -> FigurePlan:
     """Students without and with the floor."""
-    fractions = setup.choose(tiny=(0.8, 0.6), cpu=(0.8, 0.6, 0.4, 0.2), paper=PAPER_FRACTIONS)
-    sweep = benchmark_sweep(setup, balance=[0.0, FLOOR], fractions=fractions)
-    return FigurePlan(sweeps={"both": sweep}, scorings=scorings(setup), datasets=(training_set(setup),))
+    fractions = setup.choose(tiny=(0.8, 0.6), cpu=(0.8, 0.6, 0.4, 0.2), paper=benchmark.PAPER_FRACTIONS)
+    return benchmark.plan_students(setup, balance=[0.0, FLOOR], fractions=fractions)
 
 
 def measure(setup: Setup) -> FigureTable:
     """Accuracies without the floor, and what the floor adds, seed by seed."""
-    score_benchmark(setup)
-    swept = setup.sweep(plan(setup).sweeps["both"]).table
-    table, top = FigureTable(), setup.choose(tiny=1, cpu=1, paper=5)
-    table.add("data", data=setup.dataset().title, examples=max(swept["initial_size"].to_pylist()))
-    add_accuracies(table, swept, top=top, balance=0.0)
-    measured = accuracies(swept, top)
+    swept, table = benchmark.train_students(setup, plan(setup))
+    benchmark.add_accuracies(table, swept, top=benchmark.top(setup), balance=0.0)
+    measured = benchmark.accuracies(swept, benchmark.top(setup))
+    fractions = table.where(kind="random")["keep_fraction"]
     gains = {
         (metric, fraction): measured[metric, fraction, FLOOR] - measured[metric, fraction, 0.0]
         for metric in COMPARED_METRICS
-        for fraction in table.where(kind="random")["keep_fraction"]
+        for fraction in fractions
     }
     acting = [key for key in gains if not _same_kept(swept, *key)]
     for (metric, fraction), values in gains.items():
-        gain, acts = mean(values), int((metric, fraction) in acting)
-        table.add("floor", metric=metric, keep_fraction=fraction, gain=gain.value, gain_stderr=gain.stderr, acts=acts)
-    for fraction in table.where(kind="random")["keep_fraction"]:
-        gain = mean(np.mean([gains[metric, fraction] for metric in COMPARED_METRICS], axis=0))
-        table.add("floor, all metrics", keep_fraction=fraction, gain=gain.value, gain_stderr=gain.stderr)
-    where = mean(np.mean([gains[key] for key in acting], axis=0)) if acting else Mean(0.0, 0.0)
-    table.add("floor, where it acts", gain=where.value, gain_stderr=where.stderr, acts=len(acting))
+        acts = int((metric, fraction) in acting)
+        table.add("floor", metric=metric, keep_fraction=fraction, **means(gain=values), acts=acts)
+    for fraction in fractions:
+        of_all = np.mean([gains[metric, fraction] for metric in COMPARED_METRICS], axis=0)
+        table.add("floor, all metrics", keep_fraction=fraction, **means(gain=of_all))
+    where = np.mean([gains[key] for key in acting], axis=0) if acting else [0.0, 0.0]
+    table.add("floor, where it acts", **means(gain=where), acts=len(acting))
     return table
 
 
@@ -94,32 +77,25 @@ def judge(table: FigureTable) -> list[Claim]:
             "Without class balancing the results are worse.",
             over["gain"] > _DECIDED * over["gain_stderr"],
             f"The floor of {FLOOR:g} changes what is kept in {over['acts']:.0f} of {len(cells)} cases, and adds "
-            f"{_told(over)} points of accuracy there. Over all metrics, by keep_fraction: "
-            + "; ".join(f"{row['keep_fraction']:g}: {_told(row)}" for row in by_fraction)
-            + f". Most for {METRIC_TITLES[most['metric']]} at {most['keep_fraction']:g}: {_told(most)}.",
+            f"{in_points(over, 'gain')} points of accuracy there. Over all metrics, by keep_fraction: "
+            + "; ".join(f"{row['keep_fraction']:g}: {in_points(row, 'gain')}" for row in by_fraction)
+            + f". Most for {METRIC_TITLES[most['metric']]} at {most['keep_fraction']:g}: {in_points(most, 'gain')}.",
         )
     ]
-
-
-def _told(row: dict[str, float]) -> str:
-    return f"{100 * row['gain']:+.2f} ± {100 * row['gain_stderr']:.2f}"
 
 
 def draw(table: FigureTable, path: Path) -> None:
     """The panels of Fig. 5 without the floor, and what the floor adds to each metric."""
     with figure(path, size=(16.5, 5.4), ncols=3) as (drawn, panels):
         panels[1].sharey(panels[0])
-        for axes, names, title in zip(
-            panels, (SUPERVISED, PROTOTYPES), ("supervised metrics", "memorization and prototypes"), strict=False
-        ):
+        for axes, (title, names) in zip(panels, PANELS.items(), strict=False):
             accuracy_panel(axes, table, names)
             axes.set_title(f"{title}, no floor", loc="left")
         top = table.where(kind="full")["top"][0]
         panels[0].set_ylabel(f"top-{top:.0f} test accuracy, % (bars: two standard errors)")
         _gains(panels[2], table)
-        data = table.where(kind="data").rows[0]
-        about = f"Keeping the hardest of {data['examples']:,.0f} examples ({data['data']}), classes as they come"
-        drawn.suptitle(about, x=0.02, ha="left")
+        title = f"Keeping the hardest of {benchmark.name_data(table)}, classes as they come"
+        drawn.suptitle(title, x=0.02, ha="left")
 
 
 def _gains(axes: Any, table: FigureTable) -> None:

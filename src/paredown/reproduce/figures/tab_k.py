@@ -17,11 +17,13 @@ from pathlib import Path
 import numpy as np
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_axis
-from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.metric_comparison import NEEDS as NEEDS
-from paredown.reproduce.metric_comparison import accuracies, benchmark_sweep, mean, training_set
+from paredown.reproduce import metric_comparison as benchmark
+from paredown.reproduce.base import Claim, FigureTable, in_points, means
+from paredown.reproduce.drawing import percent_bars
+from paredown.reproduce.figures.fig5bc import draw_full_set
 from paredown.reproduce.setup import FigurePlan, Setup
 
+NEEDS = benchmark.NEEDS
 _AT = 0.8
 _NEAR = 10  # an order of magnitude
 
@@ -37,38 +39,26 @@ def clusters(setup: Setup) -> tuple[int, ...]:
 
 def plan(setup: Setup) -> FigurePlan:
     """One metric with many k, no class balancing; random subsets and the full set are those of Fig. 5B and C."""
-    config = benchmark_sweep(setup, balance=[0.0], fractions=[_AT])
+    config = benchmark.benchmark_sweep(setup, balance=[0.0], fractions=[_AT])
     probes = {f"k{k}": {"metric": "prototypes", "k": k} for k in clusters(setup)}
     config |= {"grid": config["grid"] | {"metric": list(probes)}, "probe": probes}
-    return FigurePlan(sweeps={"k": config}, datasets=(training_set(setup),))
+    return FigurePlan(sweeps={"k": config}, datasets=(benchmark.training_set(setup),))
 
 
 def measure(setup: Setup) -> FigureTable:
     """Accuracies with differences to random, to the full set and to k = the number of classes, seed by seed."""
     swept = setup.sweep(plan(setup).sweeps["k"]).table
-    table, top = FigureTable(), setup.choose(tiny=1, cpu=1, paper=5)
-    measured = accuracies(swept, top)
+    table, top = FigureTable(), benchmark.top(setup)
+    measured = benchmark.accuracies(swept, top)
     full, chance = measured["random", 1.0, 0.0], measured["random", _AT, 0.0]
     data = setup.dataset()
     for kind, values in (("full", full), ("random", chance)):
-        found = mean(values)
-        deviation = float(values.std(ddof=1)) if len(values) > 1 else np.nan
         known = {"data": data.title, "classes": data.classes, "top": top, "seeds": len(values)}
-        table.add(kind, accuracy=found.value, stderr=found.stderr, deviation=deviation, **known)
+        table.add(kind, **means(accuracy=values), deviation=benchmark.deviation(values), **known)
     usual = measured[f"k{data.classes}", _AT, 0.0]
     for k in clusters(setup):
         own = measured[f"k{k}", _AT, 0.0]
-        found, gain, change = mean(own), mean(own - chance), mean(own - usual)
-        table.add(
-            "k",
-            k=k,
-            accuracy=found.value,
-            stderr=found.stderr,
-            difference=gain.value,
-            difference_stderr=gain.stderr,
-            change=change.value,
-            change_stderr=change.stderr,
-        )
+        table.add("k", k=k, **means(accuracy=own, difference=own - chance, change=own - usual))
     return table
 
 
@@ -97,7 +87,7 @@ def judge(table: FigureTable) -> list[Claim]:
             all(row["change"] < -2 * row["change_stderr"] for row in ends),
             f"Against k = {classes:.0f}, in points: "
             + "; ".join(
-                f"k = {row['k']:.0f} {100 * row['change']:+.2f} ± {100 * row['change_stderr']:.2f}"
+                f"k = {row['k']:.0f} {in_points(row, 'change')}"
                 for row in {row["k"]: row for row in (*far, *ends)}.values()
             )
             + ".",
@@ -109,15 +99,13 @@ def draw(table: FigureTable, path: Path) -> None:
     """The table as a curve over k, its numbers below it."""
     full, chance, rows = (table.where(kind=kind) for kind in ("full", "random", "k"))
     with figure(path, size=(8.6, 4.8)) as (_, axes):
-        level, margin = 100 * full["accuracy"][0], 200 * full["deviation"][0]
-        axes.axhline(level, color="#222222", linestyle="--", linewidth=1.2, label="all examples (± 2 std. dev.)")
-        axes.axhspan(level - margin, level + margin, color="#222222", alpha=0.08, linewidth=0)
+        draw_full_set(axes, full.rows[0])
         level, error = 100 * chance["accuracy"][0], 200 * chance["stderr"][0]
         axes.axhline(level, color=RANDOM_COLOR, linewidth=2.5, label="random (band: two standard errors)")
         axes.axhspan(level - error, level + error, color=RANDOM_COLOR, alpha=0.3, linewidth=0)
         accuracy, error = 100 * rows["accuracy"], 200 * rows["stderr"]
-        style = {"color": COLORS[4], "marker": "o", "capsize": 3, "linewidth": 1.5}
-        axes.errorbar(rows["k"], accuracy, yerr=error, label="prototypes (bars: two standard errors)", **style)
+        style = {"color": COLORS[4], "capsize": 3, "linewidth": 1.5}
+        percent_bars(axes, rows, "k", "accuracy", label="prototypes (bars: two standard errors)", **style)
         for x, y, above in zip(rows["k"], accuracy, error, strict=True):
             place = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "fontsize": 8}
             axes.annotate(f"{y:.2f}", (x, y + (above if np.isfinite(above) else 0)), **place)

@@ -6,15 +6,30 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from paredown.plots import FRONTIER_COLOR, fraction_color, plain_axis
+from paredown.plots import FRONTIER_COLOR, fraction_color, plain_axis, plain_ticks
 from paredown.reproduce.base import FigureTable, error_column
 
 
-def percent_bars(axes: Any, rows: FigureTable, x: str, y: str, **style: Any) -> None:
-    """A column in per cent against another one, with bars of two standard errors."""
+def percent_bars(axes: Any, rows: FigureTable, x: str | ArrayLike, y: str, **style: Any) -> None:
+    """A column in per cent with bars of two standard errors, against another column or given places."""
+    places = rows[x] if isinstance(x, str) else x
     error = 200 * np.nan_to_num(rows[error_column(y)].astype(float))
-    axes.errorbar(rows[x], 100 * rows[y], yerr=error, **{"marker": "o", "capsize": 2, **style})
+    axes.errorbar(places, 100 * rows[y], yerr=error, **{"marker": "o", "capsize": 2, **style})
+
+
+def log_axes(axes: Any, **labels: str) -> None:
+    """Plain numbers on two logarithmic axes; call it after drawing."""
+    axes.set(xscale="log", yscale="log", **labels)
+    plain_ticks(axes.xaxis)
+    plain_ticks(axes.yaxis)
+
+
+def points_axis(axes: Any, ticks: Sequence[int]) -> None:
+    """A logarithmic axis of differences in points, of both signs; call it after drawing."""
+    axes.set_yscale("symlog", linthresh=2)
+    axes.set_yticks(ticks, [f"{tick:+d}" if tick else "0" for tick in ticks])
 
 
 def draw_dots(axes: Any, dots: FigureTable, color: Any, **style: Any) -> None:

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from paredown.laws import PowerLawVerdict, beats_power_law, curve, fit, pareto_frontier
 from paredown.laws.curves import Curve
-from paredown.plots import FRONTIER_COLOR, RANDOM_COLOR, fraction_color, plain_ticks
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.plots import RANDOM_COLOR, fraction_color
+from paredown.reproduce.base import Claim, FigureTable, pick
+from paredown.reproduce.drawing import draw_frontier, log_axes, percent_bars
 from paredown.reproduce.setup import Setup
 from paredown.sweeps.summary import compare_with_random
 
@@ -64,23 +65,14 @@ def add_laws(table: FigureTable, results: pa.Table, data: str, *, metric: str = 
     what = {"data": data, "metric": metric, "balance": balance}
     for row in compare_with_random(results):
         if (row.metric, row.strategy, row.balance) == (metric, "hard", balance):
-            table.add(
-                "pruned",
-                **what,
-                keep_fraction=row.keep_fraction,
-                initial_size=row.initial_size,
-                kept=row.kept,
-                test_error=row.test_error,
-                stderr=row.stderr,
-                random_error=row.random_error,
-                difference=row.difference,
-                z=row.z,
-            )
+            names = ("keep_fraction", "initial_size", "kept", "test_error", "stderr", "random_error", "difference", "z")
+            table.add("pruned", **what, **pick(row, *names))
     random = _curve(chance)
-    table.add("random", **what, kept=random.size, test_error=random.error, stderr=_stderr(random))
+    stderr = np.nan if random.stderr is None else random.stderr
+    table.add("random", **what, kept=random.size, test_error=random.error, stderr=stderr)
     for fraction in sorted({row["keep_fraction"] for row in own} | {1.0}):
         nu = fit(_curve([row for row in own if row["keep_fraction"] == fraction] or chance), "power")["nu"]
-        table.add("exponent", **what, keep_fraction=fraction, nu=nu.value, low=nu.low, high=nu.high)
+        table.add("exponent", **what, keep_fraction=fraction, nu=nu.value, **pick(nu, "low", "high"))
     columns = ("kept", "keep_fraction", "test_error", "seed")
     kept, fraction, error, seed = (np.array([row[name] for row in (*own, *chance)]) for name in columns)
     frontier = pareto_frontier(kept, fraction, error, seed=seed if len(np.unique(seed)) > 1 else None)
@@ -127,10 +119,6 @@ def _curve(rows: list[dict[str, Any]]) -> Curve:
     """
     kept, error = (np.array([row[name] for row in rows]) for name in ("kept", "test_error"))
     return curve(kept, error)
-
-
-def _stderr(measured: Curve) -> Any:
-    return np.nan if measured.stderr is None else measured.stderr
 
 
 # --- verdicts ------------------------------------------------------------------------------------------------------
@@ -201,38 +189,15 @@ def draw_scaling(axes: Any, part: FigureTable, title: str) -> None:
     """Test error against the number kept: a curve for every fraction, random subsets in grey, the frontier in red."""
     random = part.where(kind="random")
     nu = part.where(kind="exponent", keep_fraction=1.0).rows[0]["nu"]
-    bars = {"capsize": 2, "markersize": 4, "linewidth": 1.4}
-    axes.errorbar(
-        random["kept"],
-        100 * random["test_error"],
-        yerr=200 * np.nan_to_num(random["stderr"].astype(float)),
-        color=RANDOM_COLOR,
-        marker=".",
-        label=f"random, $\\nu$ = {nu:.2f}",
-        **bars,
-    )
+    bars = {"markersize": 4, "linewidth": 1.4, "label": f"random, $\\nu$ = {nu:.2f}"}
+    percent_bars(axes, random, "kept", "test_error", color=RANDOM_COLOR, **bars | {"marker": "."})
     for fraction in sorted(part.where(kind="pruned").values("keep_fraction"), reverse=True):
         points = part.where(kind="pruned", keep_fraction=fraction)
         nu = part.where(kind="exponent", keep_fraction=fraction).rows[0]["nu"]
-        axes.errorbar(
-            points["kept"],
-            100 * points["test_error"],
-            yerr=200 * np.nan_to_num(points["stderr"].astype(float)),
-            color=fraction_color(fraction),
-            marker="o",
-            label=f"hardest {100 * fraction:g} %, $\\nu$ = {nu:.2f}",
-            **bars,
-        )
+        bars["label"] = f"hardest {100 * fraction:g} %, $\\nu$ = {nu:.2f}"
+        percent_bars(axes, points, "kept", "test_error", color=fraction_color(fraction), **bars)
     frontier = part.where(kind="frontier")
     draw_frontier(axes, frontier["kept"], frontier["test_error"])
-    axes.set(xscale="log", yscale="log", xlabel="examples kept")
-    for axis in (axes.xaxis, axes.yaxis):
-        plain_ticks(axis)
+    log_axes(axes, xlabel="examples kept")
     axes.set_title(title, loc="left")
     axes.legend(fontsize=8)
-
-
-def draw_frontier(axes: Any, size: Any, test_error: Any) -> None:
-    """The lowest error at each size, as a broad red line behind the curves it is made of."""
-    style = {"color": FRONTIER_COLOR, "linewidth": 5, "alpha": 0.3, "zorder": 0}
-    axes.plot(size, 100 * test_error, label="frontier", **style)

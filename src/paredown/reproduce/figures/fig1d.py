@@ -16,46 +16,30 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.plots import figure, fraction_color, plain_axis
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.plots import RANDOM_COLOR, figure, fraction_color, plain_axis
+from paredown.reproduce.base import Claim, FigureTable, pick
+from paredown.reproduce.data_folders import SMALL_IMAGES, by_size
+from paredown.reproduce.drawing import percent_bars, points_axis
 from paredown.reproduce.scaling import DECIDED, scaling_sweep
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.reproduce.theory_checks import floats
 from paredown.sweeps.summary import compare_with_random
 
-NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("cifar10",)},
-}
+NEEDS = {"main": by_size(SMALL_IMAGES, "cifar10")}
+_COLUMNS = ("initial_size", "keep_fraction", "strategy", "kept", "seeds", "test_error", "stderr", "random_error")
+_COLUMNS += ("random_stderr", "difference", "difference_stderr", "z")
 
 
 def plan(setup: Setup) -> FigurePlan:
     """Both ends of EL2N, compared with random subsets."""
-    return FigurePlan(
-        sweeps={"ends": scaling_sweep(setup, strategy=["hard", "easy"])},
-        datasets=(setup.dataset(),),
-    )
+    return FigurePlan(sweeps={"ends": scaling_sweep(setup, strategy=["hard", "easy"])}, datasets=(setup.dataset(),))
 
 
 def measure(setup: Setup) -> FigureTable:
     """The difference of each end to chance, seed by seed."""
     table = FigureTable()
     for row in compare_with_random(setup.sweep(plan(setup).sweeps["ends"]).table):
-        table.add(
-            "difference",
-            data=setup.dataset().title,
-            initial_size=row.initial_size,
-            keep_fraction=row.keep_fraction,
-            strategy=row.strategy,
-            kept=row.kept,
-            seeds=row.seeds,
-            test_error=row.test_error,
-            stderr=row.stderr,
-            random_error=row.random_error,
-            random_stderr=row.random_stderr,
-            difference=row.difference,
-            difference_stderr=row.difference_stderr,
-            z=row.z,
-        )
+        table.add("difference", data=setup.dataset().title, **pick(row, *_COLUMNS))
     return table
 
 
@@ -63,18 +47,12 @@ def judge(table: FigureTable) -> list[Claim]:
     """The signs at the smallest and the largest initial set."""
     smallest, largest = min(table["initial_size"]), max(table["initial_size"])
     hard = table.where(strategy="hard")
-    crossed = [
-        (small, large)
-        for small, large in zip(
-            hard.where(initial_size=smallest).rows, hard.where(initial_size=largest).rows, strict=True
-        )
-        if small["z"] >= DECIDED and large["z"] <= -DECIDED
-    ]
+    z_small, z_large = (hard.where(initial_size=size)["z"] for size in (smallest, largest))
     easy = table.where(strategy="easy", initial_size=largest)
     return [
         Claim.judged(
             "Keeping the hardest does worse than random subsets from a small initial set and better from a large one.",
-            bool(crossed),
+            bool(((z_small >= DECIDED) & (z_large <= -DECIDED)).any()),
             f"{table.rows[0]['data']}: hard minus random, in points of test error: "
             + "; ".join(
                 f"keep_fraction {fraction:g}: "
@@ -105,24 +83,14 @@ def draw(table: FigureTable, path: Path) -> None:
     with figure(path, size=(9.6, 4.2), ncols=2, sharey=True) as (_, panels):
         for axes, strategy in zip(panels, ("hard", "easy"), strict=True):
             rows = table.where(strategy=strategy)
-            axes.axhline(0, color="#777777", linewidth=1.5)
+            axes.axhline(0, color=RANDOM_COLOR, linewidth=1.5)
             for fraction in rows.values("keep_fraction"):
-                curve = rows.where(keep_fraction=fraction)
-                axes.errorbar(
-                    curve["initial_size"],
-                    100 * curve["difference"],
-                    yerr=200 * curve["difference_stderr"],
-                    color=fraction_color(fraction),
-                    marker="o",
-                    capsize=2,
-                    label=f"keep_fraction {fraction:g}",
-                )
+                curve, style = rows.where(keep_fraction=fraction), {"color": fraction_color(fraction)}
+                percent_bars(axes, curve, "initial_size", "difference", label=f"keep_fraction {fraction:g}", **style)
             axes.set(xscale="log", xlabel="examples before pruning")
-            axes.set_yscale("symlog", linthresh=2)
+            points_axis(axes, [-20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50])
             plain_axis(axes.xaxis, sorted(np.unique(table["initial_size"])))
             axes.set_title({"hard": "keep the hardest", "easy": "keep the easiest"}[strategy], loc="left")
-        ticks = [-20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50]
-        panels[0].set_yticks(ticks, [f"{tick:+d}" if tick else "0" for tick in ticks])
         panels[0].set_ylabel("test error, pruned − random, in points\n(bars: two standard errors)")
         panels[0].legend()
-        panels[0].text(0.02, 0.02, "pruning helps", transform=panels[0].transAxes, color="#777777")
+        panels[0].text(0.02, 0.02, "pruning helps", transform=panels[0].transAxes, color=RANDOM_COLOR)

@@ -16,23 +16,17 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.plots import figure, fraction_color, panel_letter, plain_ticks
+from paredown.plots import figure, fraction_color, panel_letter
+from paredown.reproduce import scaling
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.scaling import (
-    add_laws,
-    draw_frontier,
-    draw_scaling,
-    judge_exponents,
-    judge_frontier,
-    judge_level,
-    scaling_sweep,
-)
+from paredown.reproduce.data_folders import SMALL_FEATURES, SMALL_IMAGES, by_size
+from paredown.reproduce.drawing import draw_frontier, log_axes
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.theory import pareto_frontier, solve
 
 NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("svhn",)},
-    "second": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("cifar10",)},
+    "main": by_size(SMALL_IMAGES, "svhn"),
+    "second": by_size(SMALL_FEATURES, "cifar10"),
     "third": {"paper": ("imagenet",)},
 }
 _FRACTIONS = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the theory, as in the paper's panel
@@ -43,7 +37,7 @@ def plan(setup: Setup) -> FigurePlan:
     datasets = {setup.dataset(role).name: role for role in reversed(list(setup.needs))}
     metric = {"imagenet": "memorization"}
     sweeps = {
-        name: scaling_sweep(setup, role, metric=[metric.get(name, "el2n")])
+        name: scaling.scaling_sweep(setup, role, metric=[metric.get(name, "el2n")])
         for name, role in reversed(list(datasets.items()))
     }
     return FigurePlan(sweeps=sweeps, datasets=tuple(setup.dataset(role) for role in datasets.values()))
@@ -59,15 +53,16 @@ def measure(setup: Setup) -> FigureTable:
     table.add("theory frontier", alpha_prune=alpha, test_error=frontier.test_error)
     work = plan(setup)
     for config in work.sweeps.values():
-        results = setup.sweep(config).table
-        add_laws(table, results, work.dataset(config["data"]).title, metric=config["grid"]["metric"][0])
+        title, metric = work.dataset(config["data"]).title, config["grid"]["metric"][0]
+        scaling.add_laws(table, setup.sweep(config).table, title, metric=metric)
     return table
 
 
 def judge(table: FigureTable) -> list[Claim]:
     """Three claims for every data set."""
     parts = [table.where(data=data) for data in table.values("data")]
-    return [judged(part) for judged in (judge_exponents, judge_level, judge_frontier) for part in parts]
+    judges = (scaling.judge_exponents, scaling.judge_level, scaling.judge_frontier)
+    return [judged(part) for judged in judges for part in parts]
 
 
 def draw(table: FigureTable, path: Path) -> None:
@@ -76,21 +71,16 @@ def draw(table: FigureTable, path: Path) -> None:
     with figure(path, size=(4.4 * (1 + len(titles)), 4.3), ncols=1 + len(titles)) as (_, panels):
         theory = panels[0]
         for fraction in _FRACTIONS:
-            points = table.where(kind="theory", keep_fraction=fraction)
-            theory.plot(
-                points["alpha_prune"],
-                100 * points["test_error"],
-                color=fraction_color(fraction),
-                label=f"hardest {100 * fraction:g} %",
-            )
-        frontier = table.where(kind="theory frontier")
-        draw_frontier(theory, frontier["alpha_prune"], frontier["test_error"])
-        theory.set(xscale="log", yscale="log", xlabel=r"examples per weight kept, $\alpha_{\rm prune}$")
-        theory.set_ylabel("test error, %  (bars: two standard errors)")
-        for axis in (theory.xaxis, theory.yaxis):
-            plain_ticks(axis)
+            alpha, error = table.where(kind="theory", keep_fraction=fraction).columns("alpha_prune", "test_error")
+            theory.plot(alpha, 100 * error, color=fraction_color(fraction), label=f"hardest {100 * fraction:g} %")
+        draw_frontier(theory, *table.where(kind="theory frontier").columns("alpha_prune", "test_error"))
+        log_axes(
+            theory,
+            xlabel=r"examples per weight kept, $\alpha_{\rm prune}$",
+            ylabel="test error, %  (bars: two standard errors)",
+        )
         theory.legend(fontsize=8)
         panel_letter(theory, "A", "perceptron, theory")
         for letter, axes, title in zip("BCD", panels[1:], titles, strict=False):
-            draw_scaling(axes, table.where(data=title), title)
+            scaling.draw_scaling(axes, table.where(data=title), title)
             panel_letter(axes, letter, title)

@@ -23,6 +23,7 @@ import numpy as np
 from paredown.plots import RANDOM_COLOR, figure, panel_letter
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable, in_points, means
+from paredown.reproduce.drawing import percent_bars
 from paredown.reproduce.metric_comparison import FLOOR, METRIC_TITLES
 from paredown.reproduce.setup import Setup
 
@@ -115,9 +116,9 @@ def accuracy_panel(axes: Any, table: FigureTable, names: Sequence[str]) -> None:
     shift = 0.006 * (np.arange(len(names)) - (len(names) - 1) / 2)
     for name, aside in zip(names, shift, strict=True):
         curve = table.where(kind="metric", metric=name)
-        style = {"markersize": 4.5, "linewidth": 1.3, "capsize": 2, "elinewidth": 0.9, **benchmark.metric_style(name)}
+        style = {"markersize": 4.5, "linewidth": 1.3, "elinewidth": 0.9, **benchmark.metric_style(name)}
         x = curve["keep_fraction"] + (aside if len(curve) > 1 else 0)
-        axes.errorbar(x, 100 * curve["accuracy"], yerr=200 * curve["stderr"], label=METRIC_TITLES[name], **style)
+        percent_bars(axes, curve, x, "accuracy", label=METRIC_TITLES[name], **style)
     axes.set_xticks(kept, [f"{value:g}" for value in kept])
     axes.set(xlabel="keep_fraction", xlim=(max(kept) + 0.04, min(kept) - 0.04))
     every = 100 * table.where(kind="metric")["accuracy"]

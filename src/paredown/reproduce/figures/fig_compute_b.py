@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from paredown.evaluate import count_training_flops
-from paredown.plots import RANDOM_COLOR, figure, fraction_bar, fraction_color, panel_letter, plain_ticks
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.plots import COLORS, RANDOM_COLOR, figure, fraction_bar, fraction_color, panel_letter, plain_ticks
+from paredown.reproduce.base import Claim, FigureTable, means
+from paredown.reproduce.data_folders import SMALL_IMAGES, by_size
+from paredown.reproduce.drawing import percent_bars
 from paredown.reproduce.rehearsal import network_cost
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.reproduce.theory_checks import floats
@@ -26,7 +28,7 @@ from paredown.standard_errors import standard_error
 from paredown.sweeps import read_settings
 
 NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("cifar10",)},
+    "main": by_size(SMALL_IMAGES, "cifar10"),
     "second": {"paper": ("imagenet",)},
 }
 _NEAR = 1.1  # converged: within this factor of the error at the end
@@ -72,25 +74,13 @@ def measure(setup: Setup) -> FigureTable:
             groups.setdefault((row["metric"], row["keep_fraction"]), []).append(row)
         for (metric, fraction), group in sorted(groups.items()):
             errors = np.array([row["epoch_errors"] for row in group])
-            what = {
-                "data": setup.dataset(role).title,
-                "metric": metric,
-                "keep_fraction": fraction,
-                "kept": group[0]["kept"],
-            }
-            stderr = standard_error(errors)
+            title, kept = setup.dataset(role).title, group[0]["kept"]
+            what = {"data": title, "metric": metric, "keep_fraction": fraction, "kept": kept}
             epochs = 1 + np.arange(errors.shape[1])
-            table.add("curve", **what, epoch=epochs, test_error=errors.mean(axis=0), stderr=stderr)
-            soon = [1 + int(np.argmax(np.array(run) <= _NEAR * run[-1])) for run in errors.tolist()]
-            flops = count_training_flops(forward, group[0]["kept"], errors.shape[1])
-            table.add(
-                "run",
-                **what,
-                converged=float(np.mean(soon)),
-                test_error=float(errors[:, -1].mean()),
-                stderr=float(stderr[-1]),
-                flops=flops,
-            )
+            table.add("curve", **what, epoch=epochs, test_error=errors.mean(axis=0), stderr=standard_error(errors))
+            soon = [1 + np.argmax(run <= _NEAR * run[-1]) for run in errors]
+            flops = count_training_flops(forward, kept, len(epochs))
+            table.add("run", **what, converged=np.mean(soon), **means(test_error=errors[:, -1]), flops=flops)
     return table
 
 
@@ -136,37 +126,21 @@ def draw(table: FigureTable, path: Path) -> None:
             part = table.where(data=data)
             fractions = sorted(part.values("keep_fraction"))
             for fraction in fractions:
-                metric = next(m for m in part.values("metric") if m != "random" or fraction == 1)
-                metric = "random" if fraction == 1 else metric
+                metric = "random" if fraction == 1 else next(m for m in part.values("metric") if m != "random")
                 curve = part.where(kind="curve", keep_fraction=fraction, metric=metric)
-                left.errorbar(
-                    curve["epoch"],
-                    100 * curve["test_error"],
-                    yerr=200 * np.nan_to_num(curve["stderr"]),
-                    color=fraction_color(fraction),
-                    capsize=2,
-                )
+                percent_bars(left, curve, "epoch", "test_error", color=fraction_color(fraction), marker=None)
             left.set(yscale="log", xlabel="epoch", ylabel="test error, %  (bars: two standard errors)")
             plain_ticks(left.yaxis)
             panel_letter(left, "B", f"{data}, keep the hardest, equal epochs")
             fraction_bar(drawn, left, fractions)
-            for name, color, label in (("random", RANDOM_COLOR, "random subset"), ("", "#0072B2", "hardest examples")):
-                runs = [
-                    row
-                    for row in part.where(kind="run").rows
-                    if (row["metric"] == "random") == (name == "random") or row["keep_fraction"] == 1
-                ]
-                runs = sorted(runs, key=lambda row: row["flops"])
-                right.errorbar(
-                    [row["flops"] for row in runs],
-                    [100 * row["test_error"] for row in runs],
-                    yerr=[200 * np.nan_to_num(row["stderr"]) for row in runs],
-                    color=color,
-                    marker="o",
-                    markersize=4,
-                    capsize=2,
-                    label=label,
-                )
+            runs = sorted(part.where(kind="run").rows, key=lambda row: row["flops"])
+            for random, color, label in (
+                (True, RANDOM_COLOR, "random subset"),
+                (False, COLORS[0], "hardest examples"),
+            ):
+                shown = (row for row in runs if (row["metric"] == "random") == random or row["keep_fraction"] == 1)
+                style = {"color": color, "markersize": 4, "label": label}
+                percent_bars(right, FigureTable(shown), "flops", "test_error", **style)
             right.set(xscale="log", yscale="log", xlabel="FLOPs of training", ylabel="test error, %")
             plain_ticks(right.yaxis)
             panel_letter(right, "C", "the same runs by compute")

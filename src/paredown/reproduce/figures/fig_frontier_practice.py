@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.plots import COLORS, FRONTIER_COLOR, RANDOM_COLOR, figure, plain_ticks
+from paredown.plots import COLORS, FRONTIER_COLOR, RANDOM_COLOR, figure
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.data_folders import SMALL_IMAGES, by_size
+from paredown.reproduce.drawing import log_axes
 from paredown.reproduce.scaling import add_laws, judge_level, scaling_sweep
 from paredown.reproduce.setup import FigurePlan, Setup
 
-NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("svhn",)},
-}
+NEEDS = {"main": by_size(SMALL_IMAGES, "svhn")}
 
 
 def plan(setup: Setup) -> FigurePlan:
@@ -72,46 +72,24 @@ def judge(table: FigureTable) -> list[Claim]:
 def draw(table: FigureTable, path: Path) -> None:
     """The frontier with its intervals and the fitted laws."""
     frontier, random = table.where(kind="frontier"), table.where(kind="random")
-    styles = {"power": (COLORS[0], "-"), "exponential": (COLORS[3], "-")}
+    colors = {"power": COLORS[0], "exponential": COLORS[3]}
     with figure(path, size=(7.0, 4.8)) as (_, axes):
         axes.plot(random["kept"], 100 * random["test_error"], ".-", color=RANDOM_COLOR, label="random subsets")
         for number, law in enumerate(table.where(kind="law").values("law")):
-            color, _ = styles[law.split(" ")[0]]
-            points = table.where(kind="fitted", law=law)
-            axes.plot(
-                points["kept"],
-                100 * points["test_error"],
-                color=color,
-                linestyle=":" if "asymptote" in law else "-",
-                linewidth=1.6,
-                label=f"{law} (ΔAICc {table.where(kind='law', law=law).rows[0]['aicc']:.1f})",
-                zorder=number,
-            )
+            kept, error = table.where(kind="fitted", law=law).columns("kept", "test_error")
+            style = {"color": colors[law.split(" ")[0]], "linestyle": ":" if "asymptote" in law else "-"}
+            label = f"{law} (ΔAICc {table.where(kind='law', law=law).rows[0]['aicc']:.1f})"
+            axes.plot(kept, 100 * error, linewidth=1.6, label=label, zorder=number, **style)
         error = 100 * frontier["test_error"]
         limits = [error - 100 * frontier["low"], 100 * frontier["high"] - error]
-        axes.errorbar(
-            frontier["kept"],
-            error,
-            yerr=np.maximum(np.nan_to_num(limits), 0),
-            fmt="o",
-            color=FRONTIER_COLOR,
-            capsize=2,
-            label="frontier (bars: 95 %)",
-            zorder=9,
-        )
+        style = {"fmt": "o", "color": FRONTIER_COLOR, "capsize": 2, "zorder": 9}
+        bars = np.maximum(np.nan_to_num(limits), 0)
+        axes.errorbar(frontier["kept"], error, yerr=bars, label="frontier (bars: 95 %)", **style)
         for row in frontier.rows:
-            axes.annotate(
-                f"{row['keep_fraction']:g}",
-                (row["kept"], 100 * row["test_error"]),
-                textcoords="offset points",
-                xytext=(4, 7),
-                fontsize=8,
-                color=FRONTIER_COLOR,
-            )
-        axes.set(xscale="log", yscale="log", xlabel="examples kept (numbers: keep_fraction)", ylabel="test error, %")
+            place = {"textcoords": "offset points", "xytext": (4, 7), "fontsize": 8, "color": FRONTIER_COLOR}
+            axes.annotate(f"{row['keep_fraction']:g}", (row["kept"], 100 * row["test_error"]), **place)
         low = 100 * min(frontier["test_error"].min(), random["test_error"].min())
-        axes.set_ylim(0.6 * low, None)
-        for axis in (axes.xaxis, axes.yaxis):
-            plain_ticks(axis)
+        axes.set(yscale="log", ylim=(0.6 * low, None))
+        log_axes(axes, xlabel="examples kept (numbers: keep_fraction)", ylabel="test error, %")
         axes.set_title(f"{table.rows[0]['data']}: which law does the frontier follow?", loc="left")
         axes.legend()

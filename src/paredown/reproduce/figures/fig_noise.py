@@ -14,18 +14,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
-from paredown.plots import COLORS, figure
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.plots import COLORS, RANDOM_COLOR, figure
+from paredown.reproduce.base import Claim, FigureTable, pick
+from paredown.reproduce.data_folders import SMALL_IMAGES, by_size
+from paredown.reproduce.drawing import percent_bars, points_axis
 from paredown.reproduce.scaling import DECIDED, scaling_sweep
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.sweeps.pruning_verdicts import PruningVerdict
 from paredown.sweeps.summary import advice, compare_with_random
 
-NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("cifar10",)},
-}
+NEEDS = {"main": by_size(SMALL_IMAGES, "cifar10")}
+_COLUMNS = ("strategy", "keep_fraction", "test_error", "random_error", "difference", "difference_stderr", "z")
 NOISE = (0.0, 0.05, 0.2)
 
 
@@ -47,18 +46,7 @@ def measure(setup: Setup) -> FigureTable:
     for noise, config in plan(setup).sweeps.items():
         results = setup.sweep(config).table
         for row in compare_with_random(results):
-            table.add(
-                "difference",
-                data=setup.dataset().title,
-                label_noise=float(noise),
-                strategy=row.strategy,
-                keep_fraction=row.keep_fraction,
-                test_error=row.test_error,
-                random_error=row.random_error,
-                difference=row.difference,
-                difference_stderr=row.difference_stderr,
-                z=row.z,
-            )
+            table.add("difference", data=setup.dataset().title, label_noise=float(noise), **pick(row, *_COLUMNS))
         for each in advice(results):
             verdict = each.verdict.value
             table.add("advice", label_noise=float(noise), strategy=each.strategy, verdict=verdict, sentence=str(each))
@@ -100,21 +88,12 @@ def draw(table: FigureTable, path: Path) -> None:
     fractions = sorted(rows.values("keep_fraction"))
     with figure(path, size=(9.6, 4.0), ncols=len(fractions), sharey=True) as (_, panels):
         for axes, fraction in zip(panels, fractions, strict=True):
-            axes.axhline(0, color="#777777", linewidth=1.5)
+            axes.axhline(0, color=RANDOM_COLOR, linewidth=1.5)
             for strategy, color in (("hard", COLORS[2]), ("easy", COLORS[0])):
                 part = rows.where(strategy=strategy, keep_fraction=fraction)
-                axes.errorbar(
-                    100 * part["label_noise"],
-                    100 * part["difference"],
-                    yerr=200 * np.nan_to_num(part["difference_stderr"]),
-                    color=color,
-                    marker="o",
-                    capsize=2,
-                    label={"hard": "keep the hardest", "easy": "keep the easiest"}[strategy],
-                )
-            axes.set_yscale("symlog", linthresh=2)
-            ticks = [-5, -2, -1, 0, 1, 2, 5, 10, 20, 50]
-            axes.set_yticks(ticks, [f"{tick:+d}" if tick else "0" for tick in ticks])
+                label = {"hard": "keep the hardest", "easy": "keep the easiest"}[strategy]
+                percent_bars(axes, part, 100 * part["label_noise"], "difference", color=color, label=label)
+            points_axis(axes, [-5, -2, -1, 0, 1, 2, 5, 10, 20, 50])
             axes.set(xlabel="labels replaced, %")
             axes.set_title(f"keep_fraction {fraction:g}", loc="left")
         panels[0].set_ylabel("test error, pruned − random, in points\n(bars: two standard errors)")

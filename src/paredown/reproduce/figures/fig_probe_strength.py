@@ -15,15 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_ticks
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.plots import COLORS, RANDOM_COLOR, figure
+from paredown.reproduce.base import Claim, FigureTable, in_points, means
+from paredown.reproduce.data_folders import SMALL_IMAGES, by_size
+from paredown.reproduce.drawing import log_axes, percent_bars
 from paredown.reproduce.scaling import DECIDED, scaling_sweep
 from paredown.reproduce.setup import FigurePlan, Setup
-from paredown.standard_errors import standard_error
 
-NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("svhn",)},
-}
+NEEDS = {"main": by_size(SMALL_IMAGES, "svhn")}
 EPOCHS = {"weak": 4, "strong": 40}
 
 
@@ -47,30 +46,13 @@ def measure(setup: Setup) -> FigureTable:
     for (size, fraction), number in sorted(kept.items()):
         names = ("random",) if fraction == 1 else ("random", *EPOCHS)
         at = {name: np.array([errors[name, size, fraction, seed] for seed in seeds]) for name in names}
+        where = {"initial_size": size, "keep_fraction": fraction}
         for name, values in at.items():
-            gain = values - at["random"]
-            table.add(
-                "error",
-                data=setup.dataset().title,
-                probe=name,
-                epochs=EPOCHS.get(name, 0),
-                initial_size=size,
-                keep_fraction=fraction,
-                kept=number,
-                test_error=values.mean(),
-                stderr=standard_error(values),
-                difference=gain.mean(),
-                difference_stderr=standard_error(gain),
-            )
+            probe = {"data": setup.dataset().title, "probe": name, "epochs": EPOCHS.get(name, 0)}
+            found = means(test_error=values, difference=values - at["random"])
+            table.add("error", **probe, **where, kept=number, **found)
         if fraction < 1:
-            gain = at["strong"] - at["weak"]
-            table.add(
-                "strong minus weak",
-                initial_size=size,
-                keep_fraction=fraction,
-                difference=gain.mean(),
-                difference_stderr=standard_error(gain),
-            )
+            table.add("strong minus weak", **where, **means(difference=at["strong"] - at["weak"]))
     return table
 
 
@@ -81,10 +63,7 @@ def judge(table: FigureTable) -> list[Claim]:
     better, worse = int((z <= -DECIDED).sum()), int((z >= DECIDED).sum())
     hardest = min(gain["keep_fraction"])
     at = gain.where(keep_fraction=hardest)
-    told = "; ".join(
-        f"{100 * row['difference']:+.2f} ± {100 * row['difference_stderr']:.2f} from {row['initial_size']:,.0f}"
-        for row in at.rows
-    )
+    told = "; ".join(f"{in_points(row, 'difference')} from {row['initial_size']:,.0f}" for row in at.rows)
     return [
         Claim.judged(
             "A stronger probe reaches lower errors.",
@@ -122,19 +101,8 @@ def draw(table: FigureTable, path: Path) -> None:
             for probe, color in colors.items():
                 points = errors.where(probe=probe, keep_fraction=fraction)
                 label = probe if probe == "random" else f"{probe} probe, {EPOCHS[probe]} epochs"
-                axes.errorbar(
-                    points["kept"],
-                    100 * points["test_error"],
-                    yerr=200 * np.nan_to_num(points["stderr"]),
-                    color=color,
-                    marker="o",
-                    markersize=4,
-                    capsize=2,
-                    label=label,
-                )
-            axes.set(xscale="log", yscale="log", xlabel="examples kept")
+                percent_bars(axes, points, "kept", "test_error", color=color, markersize=4, label=label)
+            log_axes(axes, xlabel="examples kept")
             axes.set_title(f"hardest {100 * fraction:g} %", loc="left")
-            for axis in (axes.xaxis, axes.yaxis):
-                plain_ticks(axis)
         grid[0][0].set_ylabel(f"test error, %, {errors.rows[0]['data']}\n(bars: two standard errors)")
         grid[0][0].legend()

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from paredown.plots import figure, panel_letter
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.data_folders import SMALL_FEATURES, by_size
 from paredown.reproduce.scaling import add_laws, draw_scaling, judge_frontier, judge_level, scaling_sweep
 from paredown.reproduce.setup import FigurePlan, Setup
 
-NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},
-}
+NEEDS = {"main": by_size(SMALL_FEATURES, "imagenet")}
 WAYS = {
     "EL2N": ("el2n", 0.0),
     "EL2N, class balance 0.5": ("el2n", 0.5),

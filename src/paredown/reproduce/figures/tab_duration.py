@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from paredown.plots import COLORS, RANDOM_COLOR, figure
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.base import Claim, FigureTable, in_points, means
+from paredown.reproduce.data_folders import SMALL_FEATURES, by_size
+from paredown.reproduce.drawing import percent_bars
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.reproduce.theory_checks import floats
-from paredown.standard_errors import standard_error
 
-NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("cifar10_features", "fashion_mnist", "digits"), "paper": ("imagenet",)},
-}
+NEEDS = {"main": by_size(SMALL_FEATURES, "imagenet")}
 FACTORS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 _KEEP_FRACTION = 0.8
 _MATTERS = 2.0  # standard errors
@@ -59,19 +58,9 @@ def measure(setup: Setup) -> FigureTable:
         name = "all examples" if row["keep_fraction"] == 1 else row["metric"]
         accuracy.setdefault((name, row["matched_iterations"]), []).append(1 - row[top])
     for (name, factor), values in sorted(accuracy.items()):
-        measured = np.array(values)
-        gain = measured - np.array(accuracy.get((name, 0.0), values))
-        table.add(
-            "accuracy",
-            data=setup.dataset().title,
-            examples=name,
-            matched_iterations=factor,
-            accuracy=measured.mean(),
-            stderr=standard_error(measured),
-            gain=gain.mean(),
-            gain_stderr=standard_error(gain),
-            seeds=len(values),
-        )
+        what = {"data": setup.dataset().title, "examples": name, "matched_iterations": factor}
+        gain = np.array(values) - np.array(accuracy.get((name, 0.0), values))
+        table.add("accuracy", **what, **means(accuracy=values, gain=gain), seeds=len(values))
     return table
 
 
@@ -89,7 +78,7 @@ def judge(table: FigureTable) -> list[Claim]:
             "Training longer on the pruned set improves it.",
             last["gain"] > _MATTERS * last["gain_stderr"],
             f"{last['data']}, {last['seeds']:.0f} seeds: accuracy {listed}; factor 1 over factor 0: "
-            f"{100 * last['gain']:+.2f} ± {100 * last['gain_stderr']:.2f} points (one standard error).",
+            f"{in_points(last, 'gain')} points (one standard error).",
         ),
         Claim.judged(
             "A matched-iterations factor of 0.4 to 0.6 is enough.",
@@ -103,17 +92,11 @@ def judge(table: FigureTable) -> list[Claim]:
 def draw(table: FigureTable, path: Path) -> None:
     """Accuracy against the factor, the pruned sets and random ones of the same size."""
     with figure(path, size=(6.6, 4.2)) as (_, axes):
-        for name, color in (("random", RANDOM_COLOR), ("prototypes", COLORS[0])):
-            rows = table.where(examples=name)
-            axes.errorbar(
-                rows["matched_iterations"],
-                100 * rows["accuracy"],
-                yerr=200 * rows["stderr"],
-                color=color,
-                marker="o",
-                capsize=2,
-                label={"random": "random 80 %"}.get(name, "hardest 80 % by prototypes"),
-            )
+        for name, color, label in (
+            ("random", RANDOM_COLOR, "random 80 %"),
+            ("prototypes", COLORS[0], "hardest 80 % by prototypes"),
+        ):
+            percent_bars(axes, table.where(examples=name), "matched_iterations", "accuracy", color=color, label=label)
         full = table.where(examples="all examples").rows[0]
         axes.axhline(100 * full["accuracy"], color="black", linewidth=1, linestyle="--", label="all examples")
         axes.set(xlabel="matched-iterations factor (0: equal epochs, 1: equal iterations)")

@@ -23,7 +23,8 @@ from paredown.files import is_own
 from paredown.plots import COLORS, RANDOM_COLOR, figure
 from paredown.records import digest
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.data_folders import Dataset
+from paredown.reproduce.data_folders import Dataset, by_size
+from paredown.reproduce.drawing import percent_bars
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.score_files import read_scores, write_scores
 from paredown.scores import Scores
@@ -33,7 +34,7 @@ from paredown.sweeps.summary import compare_with_random
 from paredown.workers import available_cores, run_jobs
 
 NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("fashion_mnist", "mnist", "digits"), "paper": ("imagenet",)},
+    "main": by_size(("fashion_mnist", "mnist"), "imagenet"),
     "encoders": {"paper": ("imagenet_embeddings",)},
 }
 MEMBERS = 5
@@ -105,7 +106,7 @@ def _score(setup: Setup, data: Dataset, file: Path) -> None:
             cpu={"epochs": 6, "image_size": 28, "width": 8, "batch_size": 256},
             paper={},
         )
-        source = {"file": data.features()["source"], "shape": list(data.shape), "k": data.classes, **settings}
+        source = {"file": data.features()["source"], "shape": list(data.shape), "k": data.classes, "training": settings}
         file.parent.mkdir(parents=True, exist_ok=True)
         jobs = [{"seed": setup.seed + n, "out": str(file.parent / f"member{n}")} for n in range(MEMBERS)]
         todo = [job for job in jobs if not is_own(Path(f"{job['out']}.parquet"))]
@@ -133,15 +134,7 @@ def score_by_own_encoder(common: dict[str, Any], job: dict[str, Any]) -> None:
         labels=None,
     )
     trained = train_simclr(
-        images,
-        out=f"{job['out']}.onnx",
-        epochs=common["epochs"],
-        image_size=common["image_size"],
-        width=common["width"],
-        batch_size=common["batch_size"],
-        flip=False,
-        seed=job["seed"],
-        reuse=True,
+        images, out=f"{job['out']}.onnx", flip=False, seed=job["seed"], reuse=True, **common["training"]
     )
     scores = score(images, metric="prototypes", k=common["k"], encoder=trained.encoder, seed=0)
     write_scores(scores, f"{job['out']}.parquet", overwrite=True)
@@ -174,26 +167,15 @@ def draw(table: FigureTable, path: Path) -> None:
     """Accuracy by fraction for random subsets, each single encoder and the ensemble."""
     with figure(path, size=(6.8, 4.2)) as (_, axes):
         ensemble = table.where(examples="ensemble")
-        axes.errorbar(
-            ensemble["keep_fraction"] - 0.009,
-            100 * ensemble["random_accuracy"],
-            yerr=200 * ensemble["random_stderr"],
-            fmt="o",
-            color=RANDOM_COLOR,
-            capsize=2,
-            label="random",
-        )
+        accuracy, error = 100 * ensemble["random_accuracy"], 200 * ensemble["random_stderr"]
+        places = ensemble["keep_fraction"] - 0.009
+        axes.errorbar(places, accuracy, yerr=error, fmt="o", color=RANDOM_COLOR, capsize=2, label="random")
         for number, name in enumerate((*SINGLES, "ensemble")):
             rows = table.where(examples=name)
-            axes.errorbar(
-                rows["keep_fraction"] + 0.006 * number,
-                100 * rows["accuracy"],
-                yerr=200 * rows["stderr"],
-                fmt="D" if name == "ensemble" else "o",
-                color=COLORS[2] if name == "ensemble" else COLORS[1],
-                capsize=2,
-                label={"ensemble": f"ensemble of {MEMBERS}", SINGLES[0]: "single encoders"}.get(name),
-            )
+            label = {"ensemble": f"ensemble of {MEMBERS}", SINGLES[0]: "single encoders"}.get(name)
+            marker, color = ("D", COLORS[2]) if name == "ensemble" else ("o", COLORS[1])
+            style = {"marker": marker, "color": color, "linestyle": "none"}
+            percent_bars(axes, rows, rows["keep_fraction"] + 0.006 * number, "accuracy", label=label, **style)
         axes.set(xlabel="keep_fraction", ylabel="test accuracy, %\n(bars: two standard errors)")
         axes.set_xticks(sorted(table.values("keep_fraction")))
         axes.set_title(f"{table.rows[0]['data']}: prototypes of one encoder or of {MEMBERS}", loc="left")

@@ -22,32 +22,23 @@ from paredown.reproduce.trained_networks import as_recipe
 from paredown.sweeps import expand, read_settings
 from paredown.sweeps.grid import scorings
 from paredown.sweeps.settings import Settings
-from paredown.training import Examples, Recipe, find_recipe, planned_steps, train
+from paredown.sweeps.sweep_duration import student_workload
+from paredown.training import Examples, Recipe, find_recipe, train
 
 _BATCH = 4  # images that are passed through a network to see that it learns from them
 
 
 @dataclass(frozen=True)
 class PlannedTraining:
-    """One kind of training that a figure asks for.
+    """One kind of training that a figure asks for."""
 
-    Attributes:
-        part: of the figure's plan.
-        role: `student`, `probe` or `network`.
-        data: name of the data set.
-        recipe: name of the recipe.
-        weights: of the network, in number.
-        trainings: how many networks are trained.
-        flops: of all of them, at three times a forward pass per example and step; None where it is not known before.
-    """
-
-    part: str
-    role: str
-    data: str
-    recipe: str
-    weights: int
-    trainings: int
-    flops: float | None
+    part: str  # of the figure's plan
+    role: str  # `student`, `probe` or `network`
+    data: str  # name of the data set
+    recipe: str  # name of the recipe
+    weights: int  # of the network, in number
+    trainings: int  # how many networks are trained
+    flops: float | None  # of all, at three forward passes per example and step; None where it is not known before
 
 
 def rehearse(plan: FigurePlan) -> list[PlannedTraining]:
@@ -77,19 +68,9 @@ def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[PlannedTrain
     runs = expand(settings.grid)
     recipe = settings.student.resolve()
     weights, flops = network_cost(recipe, dataset)
-    steps = sum(
-        settings.student.steps
-        or planned_steps(
-            recipe,
-            round(run.keep_fraction * run.initial_size),
-            whole=run.initial_size,
-            matched_iterations=run.matched_iterations,
-        )
-        for run in runs
-    )
-    total = count_training_flops(flops, recipe.batch_size, steps)
-    students = PlannedTraining(name, "student", dataset.name, recipe.name, weights, len(runs), total)
-    rehearsed = [students]
+    _, _, steps = student_workload(recipe, runs, settings.student.steps)
+    total = count_training_flops(flops, recipe.batch_size, sum(steps))
+    rehearsed = [PlannedTraining(name, "student", dataset.name, recipe.name, weights, len(runs), total)]
     for metric in settings.grid.metric:
         scorer = settings.probe.find(metric)
         sets = sum(scoring.metric == metric for scoring in scorings(runs))

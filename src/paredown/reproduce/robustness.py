@@ -17,7 +17,7 @@ from scipy.special import softmax
 
 from paredown.evaluate import CORRUPTIONS, corrupt, map_decisions
 from paredown.plots import COLORS, RANDOM_COLOR
-from paredown.reproduce.data_folders import Dataset
+from paredown.reproduce.data_folders import by_size
 from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
 from paredown.reproduce.stimuli import Stimuli, coarse_classes, hybrids, read_stimuli
 from paredown.reproduce.trained_networks import TrainedStudent, as_recipe, open_network, trained_students
@@ -26,8 +26,8 @@ from paredown.sweeps import read_settings
 from paredown.training import Examples, Recipe, load_examples
 
 NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("cifar10", "digits"), "paper": ("imagenet",)},
-    "embeddings": {"tiny": ("digits",), "cpu": ("cifar10_features", "digits"), "paper": ("imagenet",)},
+    "main": by_size(("cifar10",), "imagenet"),
+    "embeddings": by_size(("cifar10_features",), "imagenet"),
     "stimuli": {"tiny": ("none",), "cpu": ("stimuli", "none"), "paper": ("stimuli",)},
     "humans": {"tiny": ("none",), "cpu": ("model_vs_human", "none"), "paper": ("model_vs_human",)},
 }
@@ -46,7 +46,9 @@ class StudentAnswers(NamedTuple):
 
 def plan(setup: Setup) -> FigurePlan:
     """Students on everything, on the hard and on the easy part by prototypes, and on random subsets."""
-    data, embeddings = setup.dataset(), _embeddings(setup)
+    data, embeddings = setup.dataset(), setup.dataset("embeddings")
+    if embeddings.name != f"{data.name}_features":  # not there: the pixels stand in for them
+        embeddings = data
     fractions = setup.choose(tiny=[0.5, 1.0], cpu=[0.5, 1.0], paper=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
     if setup.scale == "paper":  # together with the others of the benchmark of metrics
         made = ("random", "prototypes", "supervised_prototypes")
@@ -71,12 +73,6 @@ def plan(setup: Setup) -> FigurePlan:
         small = {"image_size": data.shape[0], "network_options": {"width": 8}, "learning_rate": 4e-3}
         config["student"] |= {"recipe": "tiny_cnn", "steps": setup.choose(tiny=60, cpu=600, paper=0), **small}
     return FigurePlan(sweeps={"students": config}, scorings={"prototypes": scoring}, datasets=(data, embeddings))
-
-
-def _embeddings(setup: Setup) -> Dataset:
-    """Embeddings of the images if they are there, otherwise their pixels."""
-    data, embeddings = setup.dataset(), setup.dataset("embeddings")
-    return embeddings if embeddings.name == f"{data.name}_features" else data
 
 
 def students_answers(setup: Setup) -> list[StudentAnswers]:

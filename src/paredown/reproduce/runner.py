@@ -64,29 +64,17 @@ FIGURES: dict[str, Figure] = {
 
 @dataclass(frozen=True)
 class FigureResult:
-    """One figure on disk.
-
-    Attributes:
-        name: of the figure.
-        settings: everything the data depend on.
-        claims: of the paper, with the verdicts.
-        seconds: it took.
-        cpu_seconds: of all cores and processes, without what it found done.
-        png: the picture.
-        csv: its data.
-        json: settings and verdicts.
-        made: whether it was made now; False if it was complete already.
-    """
+    """One figure on disk."""
 
     name: str
-    settings: dict[str, Any]
-    claims: tuple[Claim, ...]
-    seconds: float
-    cpu_seconds: float
-    png: Path
-    csv: Path
-    json: Path
-    made: bool
+    settings: dict[str, Any]  # everything the data depend on
+    claims: tuple[Claim, ...]  # of the paper, with the verdicts
+    seconds: float  # it took
+    cpu_seconds: float  # of all cores and processes, without what it found done
+    png: Path  # the picture
+    csv: Path  # its data
+    json: Path  # settings and verdicts
+    made: bool  # whether it was made now; False if it was complete already
 
 
 def reproduce_figures(
@@ -119,40 +107,24 @@ def reproduce_figures(
     Raises:
         PareError: for an unknown name, and before anything is made if a figure is there with other settings.
     """
-    names = _checked(names, size)
+    names, out, given = _checked(names, size), Path(out), None if data is None else Path(data)
     if seed < 0:
         raise PareError(f"seed must be at least 0, got {seed}.")
-    if data is not None and not Path(data).is_dir():
+    if given is not None and not given.is_dir():
         raise PareError(f"{data}: there is no such folder; --data is a folder with a folder for every data set.")
     check_available()
-    check_apart(Path(out), [] if data is None else [data])
-    with locked(Path(out)):
-        claim_folder(Path(out), "set of figures", earlier=[f"{name}.json" for name in FIGURES])
-        clear_below(Path(out))
-        return _reproduce(names, size, Path(out), data, seed, workers, overwrite, track)
-
-
-def _reproduce(
-    names: list[str],
-    size: str,
-    out: Path,
-    data: str | Path | None,
-    seed: int,
-    workers: int | None,
-    overwrite: bool,
-    track: Track,
-) -> list[FigureResult]:
-    setups = {
-        name: Setup(size, seed, out / "parts", _needs(name, size), None if data is None else Path(data), workers)
-        for name in names
-    }
-    settings = {name: _settings(setup) for name, setup in setups.items()}
-    complete = {} if overwrite else {name: _read(name, out, settings[name]) for name in names}
-    results = []
-    for name in names:
-        results.append(complete.get(name) or _make(name, out, settings[name], setups[name], track))
-        write_summary(out, list(FIGURES))
-    return results
+    check_apart(out, [] if given is None else [given])
+    with locked(out):
+        claim_folder(out, "set of figures", earlier=[f"{name}.json" for name in FIGURES])
+        clear_below(out)
+        setups = {name: Setup(size, seed, out / "parts", _needs(name, size), given, workers) for name in names}
+        settings = {name: _settings(setup) for name, setup in setups.items()}
+        complete = {} if overwrite else {name: _read(name, out, settings[name]) for name in names}
+        results = []
+        for name in names:
+            results.append(complete.get(name) or _make(name, out, settings[name], setups[name], track))
+            write_summary(out, list(FIGURES))
+        return results
 
 
 def rehearse_figures(
@@ -225,11 +197,7 @@ def _make(name: str, out: Path, settings: dict[str, Any], setup: Setup, track: T
     claims = tuple(figure.judge(table))
     files = _files(name, out)
     # Put in place from the innermost outwards: the record, which says that all is there, comes last.
-    with (
-        write_whole(files[2]) as record,
-        write_whole(files[1]) as csv,
-        write_whole(files[0]) as png,
-    ):
+    with write_whole(files[2]) as record, write_whole(files[1]) as csv, write_whole(files[0]) as png:
         table.write(csv)
         figure.draw(table, png)
         seconds, cpu_seconds = round(perf_counter() - start, 1), round(_cpu_seconds() - cpu, 1)

@@ -52,19 +52,12 @@ class SharedScores:
 
 @dataclass(frozen=True)
 class FigurePlan:
-    """All that a figure trains, as values: `measure` does it, and a rehearsal checks it.
+    """All that a figure trains, as values: `measure` does it, and a rehearsal checks it."""
 
-    Attributes:
-        sweeps: by name, the configurations of `paredown.sweep`.
-        scorings: by name, what is scored outside of sweeps.
-        networks: other networks that are trained, each with the data set it is trained on.
-        datasets: that sweeps and scorings take their `data` from.
-    """
-
-    sweeps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    scorings: Mapping[str, SharedScoring] = field(default_factory=dict)
-    networks: tuple[tuple[Recipe, Dataset], ...] = ()
-    datasets: tuple[Dataset, ...] = ()
+    sweeps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name -> configuration of `paredown.sweep`
+    scorings: Mapping[str, SharedScoring] = field(default_factory=dict)  # name -> what is scored outside of sweeps
+    networks: tuple[tuple[Recipe, Dataset], ...] = ()  # others that are trained, each with its data set
+    datasets: tuple[Dataset, ...] = ()  # that sweeps and scorings take their `data` from
 
     def dataset(self, data: Mapping[str, str]) -> Dataset:
         """The data set that a `[data]` belongs to."""
@@ -75,27 +68,16 @@ class FigurePlan:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a figure's `measure` is given.
+    """What a figure's `measure` is given."""
 
-    Attributes:
-        scale: `tiny`, `cpu` or `paper`.
-        seed: of everything drawn.
-        parts: folder for what can be used again.
-        needs: for every role of the figure's data, the names of data sets at this scale, the best first.
-        given: the user's folder of data sets.
-        workers: processes; one per core if None.
-        track: reports progress.
-        rehearsal: nothing is trained, and data need not be there.
-    """
-
-    scale: str
-    seed: int
-    parts: Path
-    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    given: Path | None = None
-    workers: int | None = None
+    scale: str  # `tiny`, `cpu` or `paper`
+    seed: int  # of everything drawn
+    parts: Path  # folder for what can be used again
+    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)  # role -> data sets at this scale, the best first
+    given: Path | None = None  # the user's folder of data sets
+    workers: int | None = None  # processes; one per core if None
     track: Track = silent
-    rehearsal: bool = False
+    rehearsal: bool = False  # nothing is trained, and data need not be there
 
     @property
     def size(self) -> Size:
@@ -138,13 +120,13 @@ class Setup:
         folder = file.parent
         if not is_own(file):
             folder.mkdir(parents=True, exist_ok=True)
+            data = scoring.data
+            columns: Any = {name: load_column(Path(data[name])) for name in ("labels", "ids") if name in data}
             scores = score_all(
-                open_source(
-                    scoring.data["source"], **{name: _column(scoring.data.get(name)) for name in ("labels", "ids")}
-                ),
+                open_source(data["source"], **columns),
                 metrics=scoring.metrics,
                 seed=self.seed,
-                encoder=scoring.data.get("encoder", "auto"),
+                encoder=data.get("encoder", "auto"),
                 checkpoint=folder / "unfinished",
                 track=self.track,
                 **scoring.options,
@@ -172,14 +154,10 @@ class Setup:
         failed: list[str] = []
         with closing(outcomes):
             for outcome in self.track(outcomes, label, total=len(todo)):
-                if outcome.error is not None:
+                if outcome.error is None:
+                    write_record(files[todo[outcome.job]], {"value": outcome.value})
+                else:
                     failed.append(outcome.error)
-                    continue
-                write_record(files[todo[outcome.job]], {"value": outcome.value})
         if failed:
             raise PareError(f"{label}: {len(failed)} of {len(todo)} failed, the first of them: {failed[0]}")
         return [(read_record(file) or {})["value"] for file in files]
-
-
-def _column(path: str | None) -> Any:
-    return None if path is None else load_column(Path(path))

@@ -119,19 +119,15 @@ def hybrids(images: NDArray[np.uint8], labels: NDArray[np.int64], classes: Seque
 def read_human_trials(folder: Path, stimuli: Sequence[Stimuli]) -> Trials:
     """The answers of humans to some stimuli, from `responses.parquet` or model-vs-human's own CSV files."""
     shown = {entry.dataset: set(entry.names) for entry in stimuli}
-    columns: dict[str, list[str]] = {
-        name: [] for name in ("observer", "dataset", "condition", "image", "category", "response")
-    }
+    found = []
     for row in _answers(folder, list(shown)):
         # 0001_edg_s01_0_oven_00_oven10.png: of all that, the end is the name of the image.
         image = row["imagename"].rpartition("_")[2]
         if image in shown.get(row["dataset"], ()):
-            values = (row["subj"], row["dataset"], "0", image, row["category"], row["object_response"])
-            for column, value in zip(columns.values(), values, strict=True):
-                column.append(str(value))
-    if not columns["image"]:
+            found.append((row["subj"], row["dataset"], "0", image, row["category"], row["object_response"]))
+    if not found:
         raise PareError(f"{folder}: no human answered these stimuli; is this the data of the project model-vs-human?")
-    return Trials.of(columns)
+    return Trials(*np.array(found, dtype=str).T)
 
 
 def _answers(folder: Path, datasets: Sequence[str]) -> Iterator[dict[str, Any]]:

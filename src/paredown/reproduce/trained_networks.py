@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from paredown.embeddings.encoders.weights import read_checkpoint
 from paredown.files import write_whole
 from paredown.records import tuples
+from paredown.reproduce.base import FigureTable
 from paredown.sweeps import SweepResult
 from paredown.sweeps.jobs import weights_file
 from paredown.training import Examples, Recipe, Trained, TrainingSet
@@ -39,6 +40,13 @@ def trained_students(swept: SweepResult) -> Iterator[TrainedStudent]:
         strategy = "full" if row["keep_fraction"] == 1 else row["strategy"]
         file = weights_file(swept.folder / "runs" / f"{row['run']}.json")
         yield TrainedStudent(strategy, row["keep_fraction"], row["seed"], row["test_error"], str(file))
+
+
+def errors_above_full(table: FigureTable, strategy: str, keep_fraction: float, name: str = "test_error") -> Any:
+    """An error of networks on a subset less that of those on everything, seed by seed."""
+    full = {row["seed"]: row[name] for row in table.where(strategy="full").rows}
+    rows = table.where(strategy=strategy, keep_fraction=keep_fraction).rows
+    return np.array([row[name] - full[row["seed"]] for row in rows])
 
 
 def as_recipe(settings: dict[str, Any]) -> Recipe:

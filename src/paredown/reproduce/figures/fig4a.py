@@ -21,18 +21,14 @@ import numpy as np
 from paredown.errors import PareError
 from paredown.laws import PowerLawVerdict, beats_power_law, curve, pareto_frontier
 from paredown.plots import RANDOM_COLOR, figure, fraction_color, plain_axis
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.base import Claim, FigureTable, in_points, means
+from paredown.reproduce.data_folders import SMALL_FEATURES, by_size
 from paredown.reproduce.scaling import beats_held
 from paredown.reproduce.setup import FigurePlan, Setup
+from paredown.reproduce.trained_networks import errors_above_full
 from paredown.standard_errors import standard_error
 
-NEEDS = {
-    "main": {
-        "tiny": ("digits",),
-        "cpu": ("cifar10_features", "fashion_mnist", "digits"),
-        "paper": ("cifar10",),
-    },
-}
+NEEDS = {"main": by_size(SMALL_FEATURES, "cifar10")}
 _FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 MATCHED = 0.1  # the keep_fraction of the paper's claim
 _WORSE = 2.0  # standard errors from which on a difference counts
@@ -71,47 +67,32 @@ def measure(setup: Setup) -> FigureTable:
     """The test error of every network."""
     table = FigureTable()
     for row in setup.sweep(plan(setup).sweeps["fine-tuning"]).table.to_pylist():
-        table.add(
-            "network",
-            data=setup.dataset().title,
-            strategy="full" if row["keep_fraction"] == 1 else row["strategy"],
-            initial_size=row["initial_size"],
-            keep_fraction=row["keep_fraction"],
-            kept=row["kept"],
-            seed=row["seed"],
-            test_error=row["test_error"],
-        )
+        strategy = "full" if row["keep_fraction"] == 1 else row["strategy"]
+        columns = {name: row[name] for name in ("initial_size", "keep_fraction", "kept", "seed", "test_error")}
+        table.add("network", data=setup.dataset().title, strategy=strategy, **columns)
     return table
-
-
-def differences(table: FigureTable, strategy: str, keep_fraction: float) -> np.ndarray[Any, Any]:
-    """Test error less that of the whole set, seed by seed, from the largest initial set."""
-    largest = table.where(initial_size=max(table["initial_size"]))
-    error = {row["seed"]: row["test_error"] for row in largest.where(strategy="full").rows}
-    rows = largest.where(strategy=strategy, keep_fraction=keep_fraction).rows
-    return np.array([row["test_error"] - error[row["seed"]] for row in rows])
 
 
 def judge(table: FigureTable) -> list[Claim]:
     """Both claims, the second by `paredown.laws.beats_power_law`."""
-    told = []
-    for strategy in ("hard", "random"):
-        for fraction in sorted(f for f in table.values("keep_fraction") if f < 1):
-            apart = differences(table, strategy, fraction)
-            told.append((strategy, fraction, apart.mean(), standard_error(apart)))
-    held = next(mean <= _WORSE * error for way, f, mean, error in told if way == "hard" and f == MATCHED)
-    full = table.where(initial_size=max(table["initial_size"]), strategy="full")
+    largest = table.where(initial_size=max(table["initial_size"]))
+    fractions = sorted(f for f in table.values("keep_fraction") if f < 1)
+    apart = {
+        way: {fraction: errors_above_full(largest, way, fraction) for fraction in fractions}
+        for way in ("hard", "random")
+    }
+    tenth = apart["hard"][MATCHED]
+    full = largest.where(strategy="full")
     verdict, sentence = _beats(table)
     return [
         Claim.judged(
             f"Fine-tuning on the hardest {MATCHED:.0%} matches or exceeds fine-tuning on everything.",
-            bool(held),
+            bool(tenth.mean() <= _WORSE * standard_error(tenth)),
             f"{table.rows[0]['data']}: everything ({full['kept'][0]:,.0f}) has a test error of "
             f"{100 * full['test_error'].mean():.2f} %; subsets differ from it, in points, by "
             + "; ".join(
-                f"{way}: "
-                + ", ".join(f"{100 * mean:+.2f} ± {100 * e:.2f} at {f:g}" for w, f, mean, e in told if w == way)
-                for way in ("hard", "random")
+                f"{way}: " + ", ".join(f"{in_points(means(error=e), 'error')} at {f:g}" for f, e in by_fraction.items())
+                for way, by_fraction in apart.items()
             )
             + ".",
         ),
@@ -147,9 +128,8 @@ def draw(table: FigureTable, path: Path) -> None:
         axes.set(xscale="log", yscale="log", xlabel="examples kept")
         axes.set_ylabel("test error, %  (bars: two standard errors)")
         axes.set_title(f"Fine-tuning on part of {table.rows[0]['data']}", loc="left")
-        plain_axis(
-            axes.xaxis, [tick for tick in (30, 100, 300, 1000, 3000, 10_000, 30_000) if tick > min(table["kept"])]
-        )
+        sizes = (30, 100, 300, 1000, 3000, 10_000, 30_000)
+        plain_axis(axes.xaxis, [tick for tick in sizes if tick > min(table["kept"])])
         low, high = 100 * min(table["test_error"]), 100 * max(table["test_error"])
         plain_axis(axes.yaxis, [tick for tick in (1, 2, 5, 10, 15, 20, 30, 50, 80) if low / 1.3 < tick < high * 1.3])
         axes.legend()

@@ -19,24 +19,19 @@ import numpy as np
 
 from paredown.evaluate import linear_probe
 from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_axis
-from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.data_folders import Dataset
+from paredown.reproduce import trained_networks as networks
+from paredown.reproduce.base import Claim, FigureTable, in_points, means
+from paredown.reproduce.data_folders import SMALL_IMAGES, Dataset, by_size
 from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
-from paredown.reproduce.trained_networks import (
-    as_recipe,
-    open_network,
-    penultimate_features,
-    trained_students,
-    without_head,
-)
+from paredown.reproduce.trained_networks import errors_above_full
 from paredown.sources import open_source
 from paredown.standard_errors import standard_error
 from paredown.sweeps.sweep_data import initial_rows
 from paredown.training import Recipe, find_recipe, load_examples, train
 
 NEEDS = {
-    "main": {"tiny": ("digits",), "cpu": ("mnist", "fashion_mnist", "digits"), "paper": ("imagenet",)},
-    "target": {"tiny": ("digits",), "cpu": ("digits",), "paper": ("cifar10",)},
+    "main": by_size(SMALL_IMAGES, "imagenet"),
+    "target": by_size((), "cifar10"),
 }
 _HALF = 0.5  # the keep_fraction of the paper's claim
 _WORSE = 2.0  # standard errors from which on a difference counts
@@ -82,9 +77,8 @@ def _scoring(setup: Setup, data: Dataset, metric: str) -> SharedScoring:
         # Together with the influences, as in the benchmark of metrics: one training for both.
         networks = {"recipe": "resnet50", "members": 2000}
         return SharedScoring(data.images("swav"), (metric, "influence_max", "influence_sum_abs"), networks)
-    return SharedScoring(
-        data.features_of_images(), (metric,), {"members": setup.choose(tiny=2, cpu=5, paper=0), "threads": 1}
-    )
+    members = setup.choose(tiny=2, cpu=5, paper=0)
+    return SharedScoring(data.features_of_images(), (metric,), {"members": members, "threads": 1})
 
 
 def _small(data: Dataset) -> dict[str, Any]:
@@ -101,7 +95,7 @@ def measure(setup: Setup) -> FigureTable:
     """The test error on the target after fine-tuning every pretrained network, and one that was not pretrained."""
     planned = plan(setup)
     setup.score(planned.scorings["pretraining"])
-    students = list(trained_students(setup.sweep(planned.sweeps["pretraining"])))
+    students = list(networks.trained_students(setup.sweep(planned.sweeps["pretraining"])))
     jobs: list[dict[str, Any]] = [{"weights": student.weights, "seed": student.seed} for student in students]
     seeds = sorted({student.seed for student in students})
     jobs += [{"weights": None, "seed": seed} for seed in seeds]
@@ -124,16 +118,16 @@ def measure(setup: Setup) -> FigureTable:
 
 def fine_tune(common: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     """Fine-tune one network on (a part of) the target data and test it there; also a linear probe before that."""
-    body = None if job["weights"] is None else str(without_head(job["weights"]))
-    recipe = as_recipe(common["recipe"]).but(pretrained=body)
+    body = None if job["weights"] is None else str(networks.without_head(job["weights"]))
+    recipe = networks.as_recipe(common["recipe"]).but(pretrained=body)
     examples = load_examples(open_source(common["source"]), recipe)
     test = load_examples(open_source(common["source"], split="test"), recipe, like=examples)
     wanted = len(examples) if common["examples"] is None else common["examples"]
     rows = initial_rows(len(examples), wanted, job["seed"])
     probe_error = None
     if common["probe"] and job["weights"] is not None:
-        frozen = open_network(recipe, job["weights"], classes=examples.classes, channels=examples.shape[2])
-        features = [penultimate_features(frozen, part) for part in (examples.take(rows), test)]
+        frozen = networks.open_network(recipe, job["weights"], classes=examples.classes, channels=examples.shape[2])
+        features = [networks.penultimate_features(frozen, part) for part in (examples.take(rows), test)]
         labels = (examples.labels[rows], test.labels)
         probe = linear_probe(features[0], labels[0], features[1], labels[1], penalties=_PENALTIES, seed=job["seed"])
         probe_error = 1 - probe.accuracy
@@ -142,23 +136,16 @@ def fine_tune(common: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     return {"tuned_on": wanted, "test_error": error, "probe_error": probe_error}
 
 
-def differences(table: FigureTable, strategy: str, keep_fraction: float, measure: str = "test_error") -> Any:
-    """Less the same measure after pretraining on everything, seed by seed."""
-    whole = {row["seed"]: row[measure] for row in table.where(strategy="full").rows}
-    rows = table.where(strategy=strategy, keep_fraction=keep_fraction).rows
-    return np.array([row[measure] - whole[row["seed"]] for row in rows])
-
-
 def judge(table: FigureTable) -> list[Claim]:
     """Half of the data against all of them, by fine-tuning; nothing is shown where pretraining does not help."""
     full, scratch = table.where(strategy="full"), table.where(strategy="none")
-    half = differences(table, "hard", _HALF)
+    half = errors_above_full(table, "hard", _HALF)
     helps = full["test_error"].mean() < scratch["test_error"].mean()
     caveat = "" if helps else "Cannot tell: pretraining does not help here. "
+    probed = "probe_error" in full.rows[0]
     told = [
-        f"{strategy} {fraction:g}: {_told(differences(table, strategy, fraction))}"
-        + (f" (linear probe {_told(differences(table, strategy, fraction, 'probe_error'))})" if probed else "")
-        for probed in ["probe_error" in full.rows[0]]
+        f"{strategy} {fraction:g}: {_told(table, strategy, fraction, 'test_error')}"
+        + (f" (linear probe {_told(table, strategy, fraction, 'probe_error')})" if probed else "")
         for strategy in ("hard", "random")
         for fraction in sorted(table.where(strategy=strategy).values("keep_fraction"))
     ]
@@ -175,8 +162,8 @@ def judge(table: FigureTable) -> list[Claim]:
     ]
 
 
-def _told(apart: Any) -> str:
-    return f"{100 * apart.mean():+.2f} ± {100 * standard_error(apart):.2f}"
+def _told(table: FigureTable, strategy: str, keep_fraction: float, name: str) -> str:
+    return in_points(means(apart=errors_above_full(table, strategy, keep_fraction, name)), "apart")
 
 
 def draw(table: FigureTable, path: Path) -> None:
@@ -201,11 +188,8 @@ def draw(table: FigureTable, path: Path) -> None:
             if measure == "test_error":
                 scratch = 100 * table.where(strategy="none")[measure]
                 axes.axhline(scratch.mean(), color=COLORS[2], linestyle="--", label="not pretrained")
-                axes.axhspan(
-                    *(scratch.mean() + sign * 2 * standard_error(scratch) for sign in (-1, 1)),
-                    color=COLORS[2],
-                    alpha=0.15,
-                )
+                band = scratch.mean() + 2 * standard_error(scratch) * np.array([-1, 1])
+                axes.axhspan(*band, color=COLORS[2], alpha=0.15)
             axes.set(yscale="log", xlabel=f"share of {table.rows[0]['data']} in pretraining")
             axes.set_title(title, loc="left")
             low, high = axes.get_ylim()

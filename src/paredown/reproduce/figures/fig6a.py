@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from paredown.plots import COLORS, figure, panel_letter
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.extreme_images import NEEDS, class_name
+from paredown.reproduce.extreme_images import NEEDS as NEEDS
+from paredown.reproduce.extreme_images import class_name
 from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
 from paredown.sources import load_column, open_source
-
-__all__ = ["NEEDS", "draw", "judge", "measure", "plan", "spread"]
 
 ALIGNED = 0.25  # of the clusters that chance would spread a class over
 APART = 2.0  # times as many clusters for the most dispersed class as for the most aligned one
@@ -78,16 +77,14 @@ def measure(setup: Setup) -> FigureTable:
 def _classes(setup: Setup, scoring: SharedScoring, ids: NDArray) -> tuple[list[str], NDArray[np.int64]]:
     """Names of the classes, and the code of each scored example."""
     main, images = setup.dataset(), setup.dataset("images")
-    labels = None if setup.scale == "paper" else load_column(Path(scoring.data["labels"]))
-    if labels is None:
-        known = open_source(scoring.data["source"]).labels
-        assert known is not None
+    known = open_source(images.location).labels
+    assert known is not None
+    if setup.scale == "paper":
         return list(known.classes), known.codes
+    codes = load_column(Path(scoring.data["labels"]))[ids.astype(np.int64)]
     if images.name in (main.name, main.name.removesuffix("_features")):
-        named = open_source(images.location).labels
-        assert named is not None
-        return list(named.classes), labels[ids.astype(np.int64)]
-    return [str(code) for code in range(main.classes)], labels[ids.astype(np.int64)]
+        return list(known.classes), codes
+    return [str(code) for code in range(main.classes)], codes
 
 
 def spread(counts: NDArray[np.float64]) -> float:

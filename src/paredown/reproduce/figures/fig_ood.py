@@ -26,7 +26,7 @@ import numpy as np
 
 from paredown.evaluate import ObserverComparison, Trials, compare_observers, join_trials
 from paredown.plots import figure
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.base import Claim, FigureTable, means
 from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, StudentAnswers, plan, shown_stimuli, students_answers
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.stimuli import Stimuli, read_human_trials
@@ -89,26 +89,20 @@ def _compare_with_humans(said: StudentAnswers, stimuli: list[Stimuli], humans: T
 
 def summarise(table: FigureTable) -> None:
     """Add a row for every kind of network: means over sets and seeds, and how far apart from `full`."""
-    rows = [row for row in table.where(kind="network").rows if row["dataset"] != "none"]
-    values: dict[tuple[str, float], dict[str, dict[int, float]]] = {}
-    for way in {(row["strategy"], row["keep_fraction"]): None for row in rows}:
-        mine = [row for row in rows if (row["strategy"], row["keep_fraction"]) == way]
-        values[way] = {
-            name: {
-                seed: float(np.mean([row[name] for row in mine if row["seed"] == seed and name in row]))
-                for seed in sorted({row["seed"] for row in mine})
-            }
-            for name in MEASURES
-            if any(name in row for row in mine)
-        }
-    full = values["full", 1.0]
-    for (strategy, fraction), measured in sorted(values.items()):
+    found: dict[tuple[str, float], dict[str, dict[int, list[float]]]] = {}
+    for row in table.where(kind="network").rows:
+        measured = found.setdefault((row["strategy"], row["keep_fraction"]), {})
+        for name in MEASURES:
+            if name in row and row["dataset"] != "none":
+                measured.setdefault(name, {}).setdefault(row["seed"], []).append(row[name])
+    for (strategy, fraction), measured in sorted(found.items()):
         cells: dict[str, Any] = {"seeds": len(measured["accuracy"])}
         for name, by_seed in measured.items():
-            own = np.array([by_seed[seed] for seed in sorted(by_seed)])
-            apart = own - np.array([full[name][seed] for seed in sorted(by_seed)])
-            cells |= {name: own.mean(), f"{name}_stderr": standard_error(own)}
-            cells |= {f"{name}_apart": apart.mean(), f"{name}_apart_stderr": standard_error(apart)}
+            own, full = (
+                np.array([np.mean(values[seed]) for seed in sorted(by_seed)])
+                for values in (by_seed, found["full", 1.0][name])
+            )
+            cells |= {name: own.mean(), f"{name}_stderr": standard_error(own)} | means(**{f"{name}_apart": own - full})
         table.add("mean", strategy=strategy, keep_fraction=fraction, **cells)
 
 

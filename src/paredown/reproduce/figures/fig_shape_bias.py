@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from paredown.evaluate import measure_shape_bias
 from paredown.plots import figure
-from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.base import Claim, FigureTable, pick
 from paredown.reproduce.extreme_images import class_name
 from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, plan, shown_stimuli, students_answers
 from paredown.reproduce.setup import Setup
@@ -49,15 +49,12 @@ def measure(setup: Setup) -> FigureTable:
     folder = setup.dataset("humans").folder
     if folder is not None and stimuli.dataset == CUE_CONFLICT:
         trials = read_human_trials(folder, [stimuli])
-        place = {name: number for number, name in enumerate(stimuli.names)}
-        rows = [place[name] for name in trials.image.tolist()]
-        answers = Stimuli(
-            stimuli.dataset,
-            trials.image.tolist(),
-            stimuli.images[:0],
-            [stimuli.shapes[row] for row in rows],
-            [(stimuli.textures or [])[row] for row in rows],
+        names = trials.image.tolist()
+        shapes, textures = (
+            [dict(zip(stimuli.names, cue, strict=True))[name] for name in names]
+            for cue in (stimuli.shapes, stimuli.textures or [])
         )
+        answers = Stimuli(stimuli.dataset, names, stimuli.images[:0], shapes, textures)
         _count(table, answers, trials.response.tolist(), known, strategy="humans", keep_fraction=1.0, seed=0)
     return table
 
@@ -70,15 +67,9 @@ def _count(table: FigureTable, stimuli: Stimuli, decisions: list[str], known: se
     for category in ("all", *sorted(set(shapes))):
         mine = np.ones(len(rows), bool) if category == "all" else shapes == category
         bias = measure_shape_bias(given[mine], shapes[mine], textures[mine])
-        table.add(
-            "all" if category == "all" else "category",
-            stimuli=stimuli.dataset,
-            **way,
-            category=category,
-            trials=bias.trials,
-            shape_decisions=bias.shape_decisions,
-            texture_decisions=bias.texture_decisions,
-        )
+        kind = "all" if category == "all" else "category"
+        counts = pick(bias, "trials", "shape_decisions", "texture_decisions")
+        table.add(kind, stimuli=stimuli.dataset, **way, category=category, **counts)
 
 
 def shape_bias(rows: FigureTable) -> NDArray[np.float64]:
@@ -150,12 +141,12 @@ def draw(table: FigureTable, path: Path) -> None:
     with figure(path, size=(7.6, 0.42 * len(categories) + 2.2)) as (_, axes):
         for number, (strategy, fraction) in enumerate(shown):
             rows = table.where(kind="category", strategy=strategy, keep_fraction=fraction)
-            sums = [
-                sum(rows.where(category=category)[f"{cue}_decisions"].sum() for cue in ("shape", "texture"))
-                for category in categories
-            ]
-            shape = [rows.where(category=category)["shape_decisions"].sum() for category in categories]
-            share = np.array([1 - s / n if n else np.nan for s, n in zip(shape, sums, strict=True)])
+            shape, texture = (
+                np.array([rows.where(category=category)[f"{cue}_decisions"].sum() for category in categories])
+                for cue in ("shape", "texture")
+            )
+            with np.errstate(invalid="ignore"):  # NaN without a decision for either cue
+                share = 1 - shape / (shape + texture)
             places = np.arange(len(categories)) + 0.1 * (number - (len(shown) - 1) / 2)
             label = "humans" if strategy == "humans" else NAMES[strategy]
             label += f", {fraction:.0%} kept" if strategy in ("hard", "easy", "random") else ""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from paredown import sweeps as sweeps
     from paredown import theory as theory
     from paredown import training as training
+    from paredown.describing import info as info
     from paredown.embeddings import embed as embed
     from paredown.errors import PareError as PareError
     from paredown.exporting import export as export
@@ -70,6 +71,7 @@ _HOMES = {
     "embed": "embeddings",
     "export": "exporting",
     "import_scores": "scoring.imported_scores",
+    "info": "describing",
     "open_source": "sources",
     "prune": "pruning",
     "read_manifest": "score_files",

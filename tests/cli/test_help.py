@@ -39,6 +39,7 @@ _OPTIONS = {
     "--strategy --theta --window --workers",
     "sweep": "--json --out --retry-failed --workers -o",
     "theory": "--alpha-prune --alpha-tot --json --keep-fraction --min-keep-fraction --strategy --theta --window",
+    "info": "--json",
     "verify": "--json",
     "clean": "--dry-run --json --unfinished",
 }
@@ -78,7 +79,8 @@ def test_the_first_help_fits_a_screen(help_of) -> None:
     shown = help_of()
     assert len(shown.splitlines()) <= 36
     assert [line.split()[1] for line in shown.splitlines() if re.match(r"│ [a-z]", line)] == [
-        *("demo", "embed", "score", "prune", "export", "sweep", "theory", "simulate", "reproduce", "verify", "clean")
+        *("demo", "embed", "score", "prune", "export", "info", "sweep", "theory", "simulate", "reproduce", "verify"),
+        "clean",
     ]
 
 

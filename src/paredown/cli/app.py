@@ -23,7 +23,10 @@ from paredown.version import __version__
 _PANELS = ("Basics", "Selection", "Metric", "Training", "Input", "Scale", "Advanced")
 
 # As one comes to need them; others follow.
-_ORDER = ("demo", "embed", "score", "prune", "export", "sweep", "theory", "simulate", "reproduce", "verify", "clean")
+_ORDER = (
+    *("demo", "embed", "score", "prune", "export", "info", "sweep", "theory", "simulate", "reproduce", "verify"),
+    "clean",
+)
 
 # What people type who know other tools: word -> option.
 _ALIASES = {

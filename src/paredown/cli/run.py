@@ -15,6 +15,7 @@ import typer
 from paredown.cli import (  # noqa: F401
     demo_command,
     embed_command,
+    info_command,
     prune_command,
     reproduce_command,
     score_command,

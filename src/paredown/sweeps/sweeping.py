@@ -17,7 +17,7 @@ from paredown.display import Introduced, data_frame, shorten
 from paredown.errors import PareError
 from paredown.files import check_apart, claim_folder, clear_below, file_digest, locked, write_whole
 from paredown.progress import Track, silent
-from paredown.records import DIGESTS, digest, write_record
+from paredown.records import DIGESTS, digest, read_record, write_record
 from paredown.score_files import PARQUET_OPTIONS, provenance_metadata
 from paredown.sweeps.grid import Run, ScoringJob, expand, scorings
 from paredown.sweeps.jobs import read_result, read_scores, write_result
@@ -31,6 +31,8 @@ from paredown.workers import Crew, Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PLAN = "plan.json"  # the names of all runs, by which `paredown info` tells how many are left
 
 # How the jobs of a sweep are run: `function(common, job)` for each, outcomes as they come. A `Crew` does it in local
 # processes; anything with the signature of its `run_jobs` may take its place.
@@ -153,9 +155,12 @@ def plan_sweep(
             )
         identity = {"paredown": __version__, "found": found, **settings.identity()}
         keep_settings(folder, identity, kind="sweep")
-    runs = expand(settings.grid)
-    scorers = {name: _identity_of(settings.probe.find(name)) for name in settings.grid.metric}
-    files = {run: folder / "runs" / f"{run.name(identity, scorers.get(run.metric))}.json" for run in runs}
+        runs = expand(settings.grid)
+        scorers = {name: _identity_of(settings.probe.find(name)) for name in settings.grid.metric}
+        files = {run: folder / "runs" / f"{run.name(identity, scorers.get(run.metric))}.json" for run in runs}
+        planned = {"runs": [file.stem for file in files.values()]}
+        if read_record(folder / PLAN) != planned:
+            write_record(folder / PLAN, planned)
     results = {run: read_result(file, run) for run, file in files.items()}
     again = {None, "failed"} if retry_failed else {None}
     todo = tuple(run for run, result in results.items() if (result or {}).get("status") in again)

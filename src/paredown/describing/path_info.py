@@ -1,0 +1,184 @@
+"""`info`: find out what a path is, and collect the facts about it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from paredown.describing.fact_lines import fact_lines
+from paredown.describing.origins import as_time, modified, origin
+from paredown.describing.output_facts import OUTPUT_FACTS, resume_advice
+from paredown.display import Introduced
+from paredown.embeddings.store import replacement_of
+from paredown.errors import PareError
+from paredown.files import MARK, lock_file, lock_is_held, parts_folder
+from paredown.output_kinds import Output, find_output
+from paredown.progress import Track, silent
+from paredown.reading import damaged
+from paredown.records import read_record
+from paredown.score_files import is_scores, provenance_in, score_columns, score_files
+from paredown.selection.streamed import ScoreTable, open_table
+from paredown.selection.streamed.table_summary import TableSummary, summarize_table
+from paredown.sources import VectorSource, named_dataset, open_source
+
+_ROWS = 131_072  # of a block of a table
+_BUSY = "a run is writing it at this moment"
+
+
+@dataclass(frozen=True, repr=False)
+class Info(Introduced):
+    """What `info` found.
+
+    Attributes:
+        path: that was looked at.
+        kind: what it is: `manifest`, `scores`, `store of embeddings`, `image folder`, ...
+        facts: by name, as plain values: `examples`, `classes`, `metrics`, `kept`, `source`, `complete`, ...
+    """
+
+    path: Path
+    kind: str
+    facts: dict[str, Any]
+
+    def introduce(self) -> dict[str, str]:
+        return {"kind": self.kind} | fact_lines(self.facts)
+
+
+def info(path: str | Path, *, extremes: int = 5, track: Track = silent) -> Info:
+    """What a file or folder is: anything that paredown writes, finished or not, or a source of data.
+
+    A table of scores is read in blocks, so that its size does not matter.
+
+    Args:
+        path: an output, or anything that `open_source` takes.
+        extremes: how many of the hardest and easiest examples to name where there are scores.
+        track: reports progress.
+
+    Raises:
+        PareError: if there is nothing, or nothing that can be read.
+    """
+    place = Path(path)
+    if not place.exists() and named_dataset(path) is None:
+        return _missing(place)
+    found = find_output(place) if place.exists() else None
+    kind, facts = _look(path, found, extremes, track)
+    if _is_being_written(place):
+        facts |= {"complete": False, "advice": _BUSY}
+    elif facts.get("complete") is False:
+        facts |= {"advice": resume_advice(place)}
+    return Info(place, kind, {name: value for name, value in facts.items() if value is not None})
+
+
+def _look(path: str | Path, found: Output | None, extremes: int, track: Track) -> tuple[str, dict[str, Any]]:
+    if found is not None and found.kind in OUTPUT_FACTS:
+        return found.kind, OUTPUT_FACTS[found.kind](found)
+    table = Path(path) if found is None else found.path
+    if is_scores(table):
+        return _scores(table, extremes, track)
+    if found is not None and found.kind == "export" and not found.changed:
+        return "export", _export(found)
+    if found is not None and found.changed:
+        raise PareError(f"{path}: it was changed or damaged since paredown wrote it; export it again.")
+    return _source(path)
+
+
+# --- scores and manifests ------------------------------------------------------------------------------------------
+
+
+def _scores(path: Path, extremes: int, track: Track) -> tuple[str, dict[str, Any]]:
+    """Scores by one or several metrics, or a manifest."""
+    file = score_files(path)[0]
+    with damaged(file, "table of scores"):
+        schema = pq.read_schema(file)
+    is_manifest = "keep" in schema.names
+    columns = ["score"] if is_manifest and "score" in schema.names else score_columns(schema)
+    tables = [open_table(path, metric=column) for column in columns] or [open_table(path)]  # which says what it lacks
+    record = provenance_in(file)
+    records = [*record.get("metrics", {}).values(), record]
+    selection = record.get("selection", {})
+    seed = selection.get("seed", 0)
+    found = [summarize_table(table, extremes=extremes, seed=seed, track=track) for table in tables]
+    groups = {"label": "classes", "cluster": "clusters"}.get(found[0].grouped_by or "")
+    facts: dict[str, Any] = {"examples": found[0].examples}
+    if groups is not None:
+        facts |= {groups: found[0].groups, "balance_score": {"before": found[0].balance_score}}
+    if is_manifest:
+        facts["kept"] = selection | {"kept": _count_kept(tables[0])}
+        facts["balance_score"] = _balance(file) or facts.get("balance_score")
+    facts["metrics"] = [_metric_facts(each) for each in found]
+    warnings = [text for each in records for text in [*each.get("warnings", ()), *each.get("notes", ())]]
+    return "manifest" if is_manifest else "scores", facts | {
+        "source": origin(records[0].get("source"), modified(file)),
+        "seed": records[0].get("seed"),
+        "paredown": records[0].get("paredown"),
+        "written": as_time(modified(file)),
+        "complete": True,
+        "warnings": list(dict.fromkeys(warnings)),
+    }
+
+
+def _metric_facts(found: TableSummary) -> dict[str, Any]:
+    extremes = {name: [asdict(one) for one in getattr(found, name)] for name in ("hardest", "easiest")}
+    return {name: getattr(found, name) for name in ("metric", "lowest", "median", "highest")} | extremes
+
+
+def _count_kept(table: ScoreTable) -> int:
+    return sum(block.columns.column("keep").true_count for block in table.blocks(["keep"], _ROWS))
+
+
+def _balance(manifest: Path) -> dict[str, float] | None:
+    """B before and after, which is in the JSON file next to a manifest."""
+    return (read_record(manifest.with_suffix(".json")) or {}).get("balance_score") or None
+
+
+# --- sources, exports and what is not there -------------------------------------------------------------------------
+
+
+def _source(path: str | Path) -> tuple[str, dict[str, Any]]:
+    """Data that others made, as `open_source` sees them."""
+    source = open_source(path)
+    return source.kind, {
+        "examples": len(source),
+        "classes": None if source.labels is None else len(source.labels.classes),
+        "dimensions": source.dim if isinstance(source, VectorSource) else None,
+        "skipped": len(source.skipped) or None,
+        "warnings": list(source.warnings),
+    }
+
+
+def _export(found: Output) -> dict[str, Any]:
+    """How many files an export has and, where it can be read as a source, what is in it."""
+    inside = [file for file in found.path.rglob("*") if file.is_file()] if found.path.is_dir() else [found.path]
+    files = [file for file in inside if file.name != MARK]
+    facts: dict[str, Any] = {"files": {"number": len(files), "bytes": sum(file.stat().st_size for file in files)}}
+    try:
+        kind, read = _source(found.path)
+        facts |= {"form": kind} | {name: read[name] for name in ("examples", "classes", "dimensions")}
+    except PareError:  # a list of ids, for instance, is no source
+        facts["form"] = found.path.suffix.removeprefix(".") or None
+    return facts | {
+        "paredown": found.mark.get("paredown"),
+        "written": as_time(modified(found.path)),
+        "complete": True,
+    }
+
+
+def _missing(path: Path) -> Info:
+    """What an interrupted run left of an output that is not there yet."""
+    parts = [place for place in (parts_folder(path), replacement_of(path)) if place.is_dir()]
+    if _is_being_written(path):
+        advice = _BUSY
+    elif parts:
+        advice = resume_advice(path)
+    else:
+        raise PareError(f"{path}: there is no such file or folder.")
+    done = sum(1 for place in parts for _ in place.rglob("*.np[yz]"))
+    return Info(
+        path, "unfinished output", {"parts": {"what": "parts", "done": done}, "complete": False, "advice": advice}
+    )
+
+
+def _is_being_written(path: Path) -> bool:
+    return bool(path.resolve().name) and lock_is_held(lock_file(path))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from paredown import sweeps as sweeps
     from paredown import theory as theory
     from paredown import training as training
+    from paredown.cleaning import clean as clean
     from paredown.describing import info as info
     from paredown.embeddings import embed as embed
     from paredown.errors import PareError as PareError
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from paredown.selection import select as select
     from paredown.sources import open_source as open_source
     from paredown.sweeps import sweep as sweep
-    from paredown.verifying import clean as clean
     from paredown.verifying import verify as verify
 
 # Public name -> the module it lives in; a name that is its own home is a subpackage.
@@ -67,7 +67,7 @@ _HOMES = {
     "Scores": "scores",
     "Selection": "selection",
     "balance_score": "selection",
-    "clean": "verifying",
+    "clean": "cleaning",
     "embed": "embeddings",
     "export": "exporting",
     "import_scores": "scoring.imported_scores",

@@ -85,7 +85,7 @@ def clean(
 
     Only files with paredown's own temporary names are removed, and each one is listed.
     """
-    from paredown.verifying import clean as clean_up
+    from paredown.cleaning import clean as clean_up
 
     found = clean_up(path, unfinished=unfinished, dry_run=dry_run)
 

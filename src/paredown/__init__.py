@@ -55,49 +55,30 @@ if TYPE_CHECKING:
     from paredown.sweeps import sweep as sweep
     from paredown.verifying import verify as verify
 
-# Public name -> the module it lives in; a name that is its own home is a subpackage.
-_HOMES = {
-    "FittedModel": "scoring.saved_models",
-    "METRICS": "metrics",
-    "STRATEGIES": "selection",
-    "Labels": "scores",
-    "PareError": "errors",
-    "RECORDED": "recorder",
-    "Recorder": "recorder",
-    "Scores": "scores",
-    "Selection": "selection",
-    "balance_score": "selection",
-    "clean": "cleaning",
-    "embed": "embeddings",
-    "export": "exporting",
-    "import_scores": "scoring.imported_scores",
-    "info": "describing",
-    "open_source": "sources",
-    "prune": "pruning",
-    "read_manifest": "score_files",
-    "read_model": "scoring.saved_models",
-    "read_scores": "score_files",
-    "score": "scoring",
-    "score_all": "scoring",
-    "select": "selection",
-    "sweep": "sweeps",
-    "verify": "verifying",
-    "write_model": "scoring.saved_models",
-    "write_scores": "score_files",
-    "adapters": "adapters",
-    "clustering": "clustering",
-    "embeddings": "embeddings",
-    "evaluate": "evaluate",
-    "laws": "laws",
-    "metrics": "metrics",
-    "perceptron": "perceptron",
-    "recorder": "recorder",
-    "reproduce": "reproduce",
-    "sources": "sources",
-    "sweeps": "sweeps",
-    "theory": "theory",
-    "training": "training",
+# Where each public name lives; subpackages are their own home.
+_NAMES = {
+    "cleaning": "clean",
+    "describing": "info",
+    "embeddings": "embed",
+    "errors": "PareError",
+    "exporting": "export",
+    "metrics": "METRICS",
+    "pruning": "prune",
+    "recorder": "RECORDED Recorder",
+    "score_files": "read_manifest read_scores write_scores",
+    "scores": "Labels Scores",
+    "scoring": "score score_all",
+    "scoring.imported_scores": "import_scores",
+    "scoring.saved_models": "FittedModel read_model write_model",
+    "selection": "STRATEGIES Selection balance_score select",
+    "sources": "open_source",
+    "sweeps": "sweep",
+    "verifying": "verify",
 }
+_SUBPACKAGES = """adapters clustering embeddings evaluate laws metrics perceptron recorder reproduce sources sweeps
+    theory training"""
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+_HOMES |= {name: name for name in _SUBPACKAGES.split()}
 
 __all__ = ["__version__", *_HOMES]
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from paredown.embeddings.encoders import Encoder
-from paredown.embeddings.encoders.pipeline import Encoded, unreadable
+from paredown.embeddings.encoders.pipeline import Encoded, nothing_readable, unreadable
 from paredown.errors import PareError, argument
 from paredown.files import (
     MARK,
@@ -227,7 +227,7 @@ def finish_store(
     if skipped and on_error == "raise":
         raise unreadable(images, skipped[0])
     if examples == 0:
-        raise PareError(f"{images.location}: none of its {len(images)} images could be read.")
+        raise nothing_readable(images)
     dims = {shard["dim"] for shard in whole}
     if len(dims) > 1:
         raise PareError(f"{folder}: the shards differ in dimension: {sorted(dims)}; remove it and embed again.")

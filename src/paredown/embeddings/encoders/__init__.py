@@ -20,7 +20,7 @@ from typing import Any
 from paredown.embeddings.encoders.base import Encoder, Preprocess, check_image_size, encoder_of
 from paredown.embeddings.encoders.inference import Runtime, check_runtime, onnx_file, run_model, weights_hash
 from paredown.embeddings.encoders.known_encoders import ENCODERS, EncoderEntry, find_entry
-from paredown.embeddings.encoders.pipeline import default_workers, encode_images, prepared_images
+from paredown.embeddings.encoders.pipeline import default_workers, encode_images, nothing_readable, prepared_images
 from paredown.embeddings.encoders.pixel_pca import pixel_encoder
 from paredown.embeddings.encoders.pretrained import check_weights, load_network
 from paredown.embeddings.encoders.simclr import expected_quality
@@ -77,7 +77,7 @@ def encode(
     tracked = track(images, f"embedding images ({loaded.name})", total=len(source))
     encoded = encode_images(tracked, len(source), loaded, source=source, on_error=on_error)
     if not encoded.readable.any():
-        raise PareError(f"{source.location}: none of its {len(source)} images could be read.")
+        raise nothing_readable(source)
     result = EncodedImages(
         encoded.vectors,
         ids=source.ids[encoded.readable],

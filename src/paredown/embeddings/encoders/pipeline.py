@@ -6,7 +6,7 @@ Threads are enough because Pillow decodes and resizes, numpy normalises and the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from PIL import Image
 
 from paredown.embeddings.encoders.base import Encoder
 from paredown.errors import PareError, argument, check_least
+from paredown.progress import Track
 from paredown.sources import ImageSource, OnError, Skipped
 from paredown.sources.image_decoding import decode_image
 from paredown.workers import available_cores
@@ -57,17 +58,45 @@ def prepared_images(
             return Skipped(name, f"cannot be prepared: {error}")
 
     check_least(1, workers=workers)
+    yield from work_ahead(work, _files(source, rows), workers=workers, ahead=_AHEAD)
+
+
+def work_ahead(work: Callable[[Any], Any], items: Iterable[Any], *, workers: int, ahead: int) -> Iterator[Any]:
+    """`work(item)` of every item in order, done by threads up to so many items before it is asked for."""
     with ThreadPoolExecutor(workers, thread_name_prefix="paredown-decode") as pool:
         waiting: deque[Future[Any]] = deque()
         try:
-            for item in _files(source, rows):
+            for item in items:
                 waiting.append(pool.submit(work, item))
-                if len(waiting) > _AHEAD:
+                if len(waiting) > ahead:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         finally:  # whoever stops early does not wait for what is still in the queue
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def readable_images(
+    source: ImageSource,
+    prepare: Callable[[Image.Image], Any],
+    *,
+    rows: Sequence[int],
+    on_error: OnError,
+    workers: int,
+    track: Track,
+    label: str,
+) -> dict[int, Any]:
+    """The prepared images of some ascending rows that can be read, by row; at least one, or it is an error."""
+    prepared = track(prepared_images(source, prepare, rows=rows, workers=workers), label, total=len(rows))
+    images = {}
+    for row, image in zip(rows, prepared, strict=True):
+        if not isinstance(image, Skipped):
+            images[row] = image
+        elif on_error == "raise":
+            raise unreadable(source, image)
+    if not images:
+        raise nothing_readable(source)
+    return images
 
 
 def _files(source: ImageSource, rows: Iterable[int]) -> Iterator[tuple[Path | bytes, str]]:
@@ -118,3 +147,8 @@ def unreadable(source: ImageSource, image: Skipped) -> PareError:
         f"{source.location}: image {image.what} {image.why}; fix or remove it, or leave it out with "
         f"{argument('on_error', 'skip')}."
     )
+
+
+def nothing_readable(source: ImageSource) -> PareError:
+    """The error for a source without a single image that can be read."""
+    return PareError(f"{source.location}: none of its {len(source)} images could be read.")

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from paredown.embeddings.encoders.base import Encoder
-from paredown.embeddings.encoders.pipeline import prepared_images, unreadable
+from paredown.embeddings.encoders.pipeline import readable_images
 from paredown.errors import PareError
 from paredown.ids import hash_ids
 from paredown.progress import Track
 from paredown.reading import damaged, read_arrays
-from paredown.sources import ImageSource, OnError, Skipped
+from paredown.sources import ImageSource, OnError
 
 SIDE = 32  # images are shrunk to SIDE x SIDE RGB before anything else
 COMPONENTS = 50  # the least bad number of components in experiments on Fashion-MNIST
@@ -90,16 +90,8 @@ def pixel_encoder(
 def _fit(source: ImageSource, seed: int, on_error: OnError, workers: int, track: Track) -> PixelPCA:
     """Fit to the images with the smallest seeded hashes of their ids: the same ones in any order of the files."""
     order = np.argsort(hash_ids(source.ids, seed=seed))[:PCA_SAMPLE]
-    rows = np.sort(order)
-    images = prepared_images(source, thumbnail, rows=rows, workers=workers)
-    pixels = {}
-    for row, image in zip(rows.tolist(), track(images, "fitting pixels", total=len(rows)), strict=True):
-        if not isinstance(image, Skipped):
-            pixels[row] = image
-        elif on_error == "raise":
-            raise unreadable(source, image)
-    if not pixels:
-        raise PareError(f"{source.location}: none of its {len(source)} images could be read.")
+    how = {"on_error": on_error, "workers": workers, "track": track, "label": "fitting pixels"}
+    pixels = readable_images(source, thumbnail, rows=np.sort(order).tolist(), **how)
     pca = fit_pixel_pca(np.stack([pixels[row] for row in order.tolist() if row in pixels]))
     if pca.projection.shape[1] == 0:
         raise PareError(f"{source.location}: all its images are the same, so they cannot be ranked.")

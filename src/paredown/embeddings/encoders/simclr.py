@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from paredown.embeddings.encoders.base import Preprocess
 from paredown.embeddings.encoders.inference import export_onnx, read_training
-from paredown.embeddings.encoders.pipeline import default_workers, prepared_images, unreadable
+from paredown.embeddings.encoders.pipeline import default_workers, readable_images
 from paredown.errors import PareError, argument
 from paredown.files import check_output, new_output
 from paredown.progress import Track, silent
 from paredown.records import changes, check_same
-from paredown.sources import ImageSource, OnError, Skipped, Source, open_source
+from paredown.sources import ImageSource, OnError, Source, open_source
 
 if TYPE_CHECKING:
     import torch
@@ -109,7 +108,9 @@ def train_simclr(
         return trained
     check_output(Path(out), overwrite=overwrite, sources=opened.places())
     preprocess = Preprocess(image_size, image_size, mean=(0.5,) * 3, std=(0.5,) * 3)
-    images = torch.from_numpy(_load(opened, preprocess, on_error, track))
+    how = {"on_error": on_error, "workers": default_workers(), "track": track, "label": "reading images"}
+    readable = readable_images(opened, preprocess, rows=range(len(opened)), **how)
+    images = torch.from_numpy(np.stack(list(readable.values())))
     if len(images) < 2:
         raise PareError("contrastive training needs at least two images.")
     batch_size = min(batch_size, len(images))
@@ -179,19 +180,6 @@ def _images(source: Any, on_error: OnError) -> ImageSource:
     if not isinstance(opened, ImageSource):
         raise PareError(f"{opened.location}: training needs images, and these are embeddings ({opened.kind}).")
     return opened
-
-
-def _load(opened: ImageSource, preprocess: Preprocess, on_error: OnError, track: Track) -> NDArray[np.float32]:
-    prepared = prepared_images(opened, preprocess, rows=range(len(opened)), workers=default_workers())
-    images = []
-    for image in track(prepared, "reading images", total=len(opened)):
-        if not isinstance(image, Skipped):
-            images.append(image)
-        elif on_error == "raise":
-            raise unreadable(opened, image)
-    if not images:
-        raise PareError(f"{opened.location}: none of its {len(opened)} images could be read.")
-    return np.stack(images)
 
 
 def _batches(n: int, size: int, epochs: int, generator: torch.Generator) -> Iterator[torch.Tensor]:

@@ -83,9 +83,12 @@ class Labels(Introduced):
         """The same labels with their classes in a known order, if that has all of them."""
         if not set(self.classes) <= set(classes):
             return self
-        ordered = tuple(name for name in classes if name in set(self.classes))
-        place = {name: code for code, name in enumerate(ordered)}
-        return Labels(np.array([place[name] for name in self.classes])[self.codes], ordered)
+        return self.numbered_like(tuple(name for name in classes if name in set(self.classes)))
+
+    def numbered_like(self, classes: tuple[str, ...]) -> Labels:
+        """The same labels with other classes, among which are all of these."""
+        place = {name: code for code, name in enumerate(classes)}
+        return Labels(np.array([place[name] for name in self.classes], np.int64)[self.codes], classes)
 
     @property
     def counts(self) -> NDArray[np.int64]:

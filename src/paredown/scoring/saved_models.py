@@ -123,8 +123,7 @@ class FittedModel(Introduced):
                 f"{location} has classes that the model was not fitted to: {_some(unknown)}; it knows "
                 f"{_some(self.classes)}. Leave those examples out, or fit a model to all classes."
             )
-        place = {name: code for code, name in enumerate(self.classes)}
-        return Labels(np.array([place[name] for name in labels.classes])[labels.codes], self.classes)
+        return labels.numbered_like(self.classes)
 
 
 def can_be_saved(metric: str) -> None:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from paredown.embeddings.encoders import Encoder, encode, load_encoder
-from paredown.embeddings.encoders.pipeline import default_workers, prepared_images, unreadable
+from paredown.embeddings.encoders.pipeline import default_workers, readable_images, unreadable, work_ahead
 from paredown.errors import PareError, argument, check_known
 from paredown.ids import name_rows
 from paredown.progress import Track, silent
@@ -136,20 +135,15 @@ class StreamedExamples(TrainingSet):
 
     def batches(self, rows: Batches, *, size: int | None = None, crops: Crops | None = None) -> Iterator[NDArray[Any]]:
         size = self.image_size if size is None else size
-        with ThreadPoolExecutor(self.workers, thread_name_prefix="paredown-decode") as pool:
-            waiting: deque[list[Future[NDArray[np.uint8]]]] = deque()
-            try:
-                for number, batch in enumerate(rows):
-                    cuts = [None] * len(batch) if crops is None else crops[number]
-                    waiting.append([pool.submit(self._view, row, size, cut) for row, cut in zip(batch, cuts)])  # noqa: B905
-                    if len(waiting) > _AHEAD:
-                        yield np.stack([future.result() for future in waiting.popleft()])
-                while waiting:
-                    yield np.stack([future.result() for future in waiting.popleft()])
-            finally:  # whoever stops early does not wait for what is still in the queue
-                pool.shutdown(wait=False, cancel_futures=True)
+        cuts = chain.from_iterable(crops) if crops is not None else repeat(None)
+        wanted = ((row, size, cut) for row, cut in zip(chain.from_iterable(rows), cuts, strict=False))
+        ahead = _AHEAD * max(map(len, rows), default=1)
+        views = work_ahead(self._view, wanted, workers=self.workers, ahead=ahead)
+        for batch in rows:
+            yield np.stack(list(islice(views, len(batch))))
 
-    def _view(self, row: int, size: int, crop: NDArray[np.floating] | None) -> NDArray[np.uint8]:
+    def _view(self, wanted: tuple[int, int, NDArray[np.floating] | None]) -> NDArray[np.uint8]:
+        row, size, crop = wanted
         image = decode_image(*self.source.file(int(self.rows[row])))
         if isinstance(image, Skipped):
             raise unreadable(self.source, image)
@@ -233,10 +227,9 @@ def _labels_of(source: Source, given: ArrayLike | Labels | None, like: TrainingS
         )
     if like is None:
         return labels
-    number = {name: code for code, name in enumerate(like.classes)}
     for name in labels.classes:
         check_known(f"class of {source.location}", name, like.classes)
-    return Labels(np.array([number[name] for name in labels.classes], np.int64)[labels.codes], like.classes)
+    return labels.numbered_like(like.classes)
 
 
 def _features(source: Source, labels: Labels, encoder: Encoder | None = None) -> Examples:
@@ -260,34 +253,22 @@ def _decoded(source: ImageSource, labels: Labels, size: int, on_error: OnError, 
     if isinstance(source, ArrayImages) and source.pixels.shape[1:3] == (size, size):
         return Examples(source.pixels.reshape(len(source), size, size, -1), labels.codes, labels.classes, source.ids)
     prepare = lambda image: np.asarray(square(image if image.mode in GREY else image.convert("RGB"), size, size))
-    prepared = prepared_images(source, prepare, rows=range(len(source)), workers=workers)
-    images: list[NDArray[np.uint8]] = []
-    readable = np.zeros(len(source), bool)
-    for row, image in enumerate(track(prepared, "reading images", total=len(source))):
-        if not isinstance(image, Skipped):
-            readable[row] = True
-            images.append(image)
-        elif on_error == "raise":
-            raise unreadable(source, image)
-    if not images:
-        raise PareError(f"{source.location}: none of its {len(source)} images could be read.")
-    channels = max(1 if image.ndim == 2 else 3 for image in images)
+    how = {"on_error": on_error, "workers": workers, "track": track, "label": "reading images"}
+    images = readable_images(source, prepare, rows=range(len(source)), **how)
+    channels = max(1 if image.ndim == 2 else 3 for image in images.values())
     inputs = np.empty((len(images), size, size, channels), np.uint8)
-    for row, image in enumerate(images):
+    for row, image in enumerate(images.values()):
         inputs[row] = image[..., None] if image.ndim == 2 else image
-    return Examples(inputs, labels.codes[readable], labels.classes, source.ids[readable])
+    rows = list(images)
+    return Examples(inputs, labels.codes[rows], labels.classes, source.ids[rows])
 
 
 def _readable(source: ImageSource, on_error: OnError, workers: int, track: Track) -> NDArray[np.int64]:
     """The rows to train on: all, or, where unreadable ones are to be skipped, those that one pass could decode."""
     if on_error == "raise":
         return np.arange(len(source))
-    tried = prepared_images(source, lambda image: True, rows=range(len(source)), workers=workers)
-    tried = track(tried, "checking images", total=len(source))
-    rows = np.flatnonzero([not isinstance(image, Skipped) for image in tried])
-    if not len(rows):
-        raise PareError(f"{source.location}: none of its {len(source)} images could be read.")
-    return rows
+    how = {"on_error": on_error, "workers": workers, "track": track, "label": "checking images"}
+    return np.array(list(readable_images(source, lambda image: True, rows=range(len(source)), **how)))
 
 
 def _with_labels(digest: Any, examples: TrainingSet) -> str:

@@ -185,48 +185,42 @@ def _read_csv(file: Path) -> _Columns:
             convert_options=pyarrow.csv.ConvertOptions(column_types={name: pa.string() for name in written if name}),
         )
 
-    def cells(name: str) -> NDArray[Any]:
-        with damaged(file, "table of scores"):
-            return as_written(pc.utf8_trim_whitespace(table[name]), file, name)
+    def cells(column: Any, file: Path, name: str) -> NDArray[Any]:
+        return as_written(pc.utf8_trim_whitespace(column), file, name)
 
-    return _from_table(file, table, ids=cells, labels=cells, headless=headless)
+    return _from_table(file, table, read_ids=cells, read_labels=cells, headless=headless)
 
 
 def _read_parquet(file: Path) -> _Columns:
-    table = read_parquet(file)
-    with damaged(file, "table of scores"):
-        return _from_table(
-            file,
-            table,
-            ids=lambda name: id_column(table[name], file, name),
-            labels=lambda name: label_column(table[name], file, name),
-        )
+    return _from_table(file, read_parquet(file), read_ids=id_column, read_labels=label_column)
 
 
 def _from_table(
     file: Path,
     table: pa.Table,
     *,
-    ids: Callable[[str], NDArray[Any]],
-    labels: Callable[[str], NDArray[Any] | Labels],
+    read_ids: Callable[..., NDArray[Any]],
+    read_labels: Callable[..., NDArray[Any] | Labels],
     headless: bool = False,
 ) -> _Columns:
+    """What a table holds; ids and labels are read by functions of (column, file, name)."""
     names = table.column_names
     if len(set(names)) < len(names):
         raise PareError(f"{file}: two columns have the same name; it has {', '.join(names)}.")
     id_name = _id_column(names, headless=headless)
     label_name = _label_column(names, headless=headless)
-    numbers = {
-        name: _numbers(file, name, table[name])
-        for name in names
-        if name not in (id_name, label_name) and _holds_numbers(table[name])
-    }
-    return _Columns(
-        numbers if not (headless and len(numbers) == 1) else {_ONLY: next(iter(numbers.values()))},
-        ids=None if id_name is None else ids(id_name),
-        labels=None if label_name is None else labels(label_name),
-        names=tuple(names),
-    )
+    with damaged(file, "table of scores"):
+        numbers = {
+            name: _numbers(file, name, table[name])
+            for name in names
+            if name not in (id_name, label_name) and _holds_numbers(table[name])
+        }
+        return _Columns(
+            numbers if not (headless and len(numbers) == 1) else {_ONLY: next(iter(numbers.values()))},
+            ids=None if id_name is None else read_ids(table[id_name], file, id_name),
+            labels=None if label_name is None else read_labels(table[label_name], file, label_name),
+            names=tuple(names),
+        )
 
 
 def _id_column(names: Sequence[str], *, headless: bool) -> str | None:
@@ -254,10 +248,6 @@ def _numbers(file: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
         rows = np.flatnonzero(column.is_null().to_numpy())
         raise PareError(f"{file}: scores are missing in column {name!r} at {name_rows(rows)}; fill in or drop them.")
     return column.to_numpy()
-
-
-def _read_npy(file: Path) -> _Columns:
-    return _named({_ONLY: read_array(file, "array of numbers")}, file)
 
 
 def _read_npz(file: Path) -> _Columns:
@@ -310,7 +300,7 @@ def _named(arrays: dict[str, NDArray[Any]], file: Path, *, ids: Any = None, labe
 
 _READERS: dict[str, Callable[[Path], _Columns]] = {
     ".csv": _read_csv,
-    ".npy": _read_npy,
+    ".npy": lambda file: _named({_ONLY: read_array(file, "array of numbers")}, file),
     ".npz": _read_npz,
     ".pt": _read_torch,
     ".pth": _read_torch,

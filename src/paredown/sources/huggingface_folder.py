@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,12 @@ def open_dataset_folder(path: Path, options: Options) -> HuggingFaceImages | Hug
     ids, labels, columns = options.ids, options.labels, options.columns
     if ids is None:
         id_column = pick_column(path, "id", columns, names, ID_COLUMNS, required=False)
-        ids = np.arange(len(dataset)) if id_column is None else _read_ids(path, dataset, id_column)
+        ids = (
+            np.arange(len(dataset)) if id_column is None else _column(path, dataset, id_column, arrow_columns.id_column)
+        )
     if labels is None:
-        label_column = pick_column(path, "label", columns, names, LABEL_COLUMNS, required=False)
-        labels = None if label_column is None else _labels(path, dataset, label_column)
+        name = pick_column(path, "label", columns, names, LABEL_COLUMNS, required=False)
+        labels = None if name is None else _labels(path, dataset, name)
     if columns.get("embedding") or (vectors and not images):
         column = pick_column(path, "embedding", columns, names, EMBEDDING_COLUMNS, only=vectors)
         return HuggingFaceVectors(path, dataset, column, ids=ids, labels=labels)
@@ -128,12 +130,6 @@ def _is_vector(feature: Any) -> bool:
     return getattr(inner, "dtype", "").startswith(("float", "int"))
 
 
-def _read_ids(path: Path, dataset: Any, name: str) -> NDArray[Any]:
-    column = _column(path, dataset, name)
-    with damaged(path, "Hugging Face dataset folder"):
-        return arrow_columns.id_column(column, path, name)
-
-
 def _labels(path: Path, dataset: Any, name: str) -> Labels:
     column = _column(path, dataset, name)
     names = getattr(dataset.features[name], "names", None)
@@ -151,6 +147,7 @@ def _labels(path: Path, dataset: Any, name: str) -> Labels:
     return Labels.of(np.array(names, np.dtypes.StringDType())[codes])
 
 
-def _column(path: Path, dataset: Any, name: str) -> Any:
+def _column(path: Path, dataset: Any, name: str, read: Callable[..., Any] = lambda column, *_: column) -> Any:
+    """A column as Arrow holds it, or as a function of (column, path, name) reads it."""
     with damaged(path, "Hugging Face dataset folder"):
-        return dataset.select_columns([name]).with_format("arrow")[:][name]
+        return read(dataset.select_columns([name]).with_format("arrow")[:][name], path, name)

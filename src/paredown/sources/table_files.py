@@ -17,7 +17,7 @@ from paredown.columns import as_written, id_column, label_column
 from paredown.errors import PareError, argument
 from paredown.ids import join_ids, name_rows
 from paredown.reading import check_memory, check_rows, damaged, read_parquet, reading
-from paredown.scores import Labels, join_labels
+from paredown.scores import join_labels
 from paredown.sources.base import Options, Skipped, VectorSource, natural_order
 from paredown.sources.image_files import ImageFiles
 from paredown.text import quoted
@@ -49,13 +49,7 @@ def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
     tables = [read_parquet(file, memory=options.memory) for file in readable]
     with damaged(path, "table of images", remedy="The files have different columns; all must have the same."):
         table = pa.concat_tables(tables, promote_options="default")
-    return _image_manifest(
-        path,
-        table,
-        options,
-        ids=lambda name: id_column(table[name], path, name),
-        labels=lambda name: label_column(table[name], path, name),
-    )
+    return _image_manifest(path, table, options, read_ids=id_column, read_labels=label_column)
 
 
 def _schema(file: Path) -> pa.Schema:
@@ -136,24 +130,13 @@ def open_manifest(path: Path, options: Options) -> ImageFiles:
         # Everything is read as it is written: 007 is not 7.
         as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
         table = pyarrow.csv.read_csv(path, convert_options=as_text)
-    return _image_manifest(
-        path,
-        table,
-        options,
-        ids=lambda name: as_written(table[name], path, name),
-        labels=lambda name: as_written(table[name], path, name),
-    )
+    return _image_manifest(path, table, options, read_ids=as_written, read_labels=as_written)
 
 
 def _image_manifest(
-    path: Path,
-    table: pa.Table,
-    options: Options,
-    *,
-    ids: Callable[[str], NDArray[Any]],
-    labels: Callable[[str], NDArray[Any] | Labels],
+    path: Path, table: pa.Table, options: Options, *, read_ids: Callable[..., Any], read_labels: Callable[..., Any]
 ) -> ImageFiles:
-    """The images of a table's path column; `ids` and `labels` read a column of it."""
+    """The images of a table's path column; ids and labels are read by functions of (column, path, name)."""
     columns, present = options.columns, table.column_names
     if "path" not in columns and not set(PATH_COLUMNS) & set(present):
         raise PareError(
@@ -161,22 +144,23 @@ def _image_manifest(
             f"with {argument('columns', {'path': 'NAME'})}; {_advice_on_scores(path, present)}."
         )
     with damaged(path, "table of images"):
-        paths = ids(pick_column(path, "path", columns, present, PATH_COLUMNS))
-    own_ids, own_labels = options.ids, options.labels
-    if own_ids is None:
+        name = pick_column(path, "path", columns, present, PATH_COLUMNS)
+        paths = read_ids(table[name], path, name)
+    ids, labels = options.ids, options.labels
+    if ids is None:
         name = pick_column(path, "id", columns, present, ID_COLUMNS, required=False)
-        own_ids = paths if name is None else ids(name)
-    if own_labels is None:
+        ids = paths if name is None else read_ids(table[name], path, name)
+    if labels is None:
         name = pick_column(path, "label", columns, present, LABEL_COLUMNS, required=False)
-        own_labels = None if name is None else labels(name)
+        labels = None if name is None else read_labels(table[name], path, name)
     root = path if path.is_dir() else path.parent
     names = [str(name) for name in paths.tolist()]
     return ImageFiles(
         str(path),
         "image manifest",
         [root / name for name in names],
-        ids=own_ids,
-        labels=own_labels,
+        ids=ids,
+        labels=labels,
         warnings=_outside(root, names),
     )
 

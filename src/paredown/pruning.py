@@ -84,13 +84,24 @@ def prune(
     elif isinstance(source, Scores):
         read, data = [], {"scores": digest_of_scores(source)}
     else:
-        members = open_members(source, labels=labels, ids=options.pop("ids", None), on_error=_on_error(options))
+        members = open_members(
+            source, labels=labels, ids=options.pop("ids", None), on_error=options.get("on_error", "raise")
+        )
         source, read = members, [place for member in members for place in member.places()]
         data = {"sources": [member.identity() for member in members]}
     data |= {"labels": None if labels is None else _labels_digest(labels)}
     request = request_digest(data, metric=metric, balance=balance, options=options, selecting=selecting)
+
+    def selected(source: Any) -> Selection:
+        """Score what is not scored yet, and select."""
+        if table is not None:
+            source = table
+        elif not isinstance(source, Scores):
+            source = score(source, metric=metric, labels=labels, seed=seed, track=track, **options)
+        return select(source, labels=labels, balance=balance, memory=budget, track=track, **selecting)
+
     if out is None:
-        return _select(source, table, metric, labels, balance, budget, options, track, selecting)
+        return selected(source)
     out = Path(out)
     check_apart(out, read)
     checkpoint = options.get("checkpoint")
@@ -105,9 +116,7 @@ def prune(
             )
         if not done:
             check_output(out, overwrite=overwrite, folder=True)
-        if done and table is None:
-            source = read_scores(out)
-        kept = _select(source, table, metric, labels, balance, budget, options, track, selecting)
+        kept = selected(read_scores(out) if done and table is None else source)
         if done:
             kept = replace(kept, already=True)
         else:
@@ -116,25 +125,6 @@ def prune(
         if checkpoint is not None:
             remove_parts(Path(checkpoint), output=out)
     return kept
-
-
-def _select(
-    source: Any,
-    table: ScoreTable | None,
-    metric: str | None,
-    labels: Any,
-    balance: float | None,
-    budget: int,
-    options: dict[str, Any],
-    track: Track,
-    selecting: dict[str, Any],
-) -> Selection:
-    """Score what is not scored yet, and select."""
-    if table is not None:
-        source = table
-    elif not isinstance(source, Scores):
-        source = score(source, metric=metric, labels=labels, seed=selecting["seed"], track=track, **options)
-    return select(source, labels=labels, balance=balance, memory=budget, track=track, **selecting)
 
 
 def check_finished(out: Path, settings: dict[str, Any]) -> None:
@@ -148,10 +138,6 @@ def check_finished(out: Path, settings: dict[str, Any]) -> None:
             f"{out} already exists, made with other settings: {change}; choose another output, or replace it with "
             f"{argument('overwrite', True)}."
         )
-
-
-def _on_error(options: dict[str, Any]) -> Any:
-    return options.get("on_error", "raise")
 
 
 def _labels_digest(labels: Any) -> str:

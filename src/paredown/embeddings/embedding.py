@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -86,22 +85,12 @@ def embed(
         track: reports progress.
     """
     images = _images(source, labels=labels, ids=ids, on_error=on_error)
-    with _only_writer(Path(out), images):
-        return _embed(
-            images,
-            Path(out),
-            _checked_dtype(dtype),
-            shard_size,
-            encoder=encoder,
-            seed=seed,
-            on_error=on_error,
-            track=track,
-            advice=_ADVICE,
-            workers=workers,
-            overwrite=overwrite,
-            trust_source=trust_source,
-            loading={"weights": weights, "image_size": image_size, "runtime": runtime, "download": download},
-        )
+    check_apart(Path(out), images.places())
+    loading = {"weights": weights, "image_size": image_size, "runtime": runtime, "download": download}
+    how = {"encoder": encoder, "seed": seed, "on_error": on_error, "track": track, "trust_source": trust_source}
+    how |= {"workers": workers, "overwrite": overwrite, "advice": _ADVICE}
+    with locked(Path(out)):
+        return _embed(images, Path(out), _checked_dtype(dtype), shard_size, **how, **loading)
 
 
 def check_embedding(
@@ -113,35 +102,18 @@ def check_embedding(
     check_encoder(encoder, **loading)
 
 
-def embed_to_score(
-    images: ImageSource,
-    *,
-    out: Path,
-    encoder: str | Encoder | Callable[..., Any],
-    seed: int,
-    on_error: OnError,
-    track: Track,
-    trust_source: bool = False,
-) -> StoredImages:
+def embed_to_score(images: ImageSource, *, out: Path, **how: Any) -> StoredImages:
     """The embeddings of images in a store at `out`, made or finished first if need be, to be scored in their stead.
 
-    A store that is there already is taken with whatever dtype and shard size it has.
+    A store that is there already is taken with whatever dtype and shard size it has. `how` are the `encoder`, `seed`,
+    `on_error`, `track` and `trust_source` of `embed`.
     """
-    with _only_writer(out, images):
+    check_apart(out, images.places())
+    with locked(out):
         before = read_store_record(out)
         form = {"dtype": "float32", "shard_size": SHARD_SIZE} | ({} if before is None else before.settings)
-        store = _embed(
-            images,
-            out,
-            _checked_dtype(form["dtype"]),
-            form["shard_size"],
-            encoder=encoder,
-            seed=seed,
-            on_error=on_error,
-            track=track,
-            advice=_ADVICE_TO_SCORE,
-            trust_source=trust_source,
-        )
+        kind, shard_size = _checked_dtype(form["dtype"]), form["shard_size"]
+        store = _embed(images, out, kind, shard_size, advice=_ADVICE_TO_SCORE, **how)
     return StoredImages(images, store)
 
 
@@ -193,14 +165,6 @@ def _remembered(before: StoreRecord | None, encoder: Any, **loading: Any) -> Enc
     )
 
 
-@contextmanager
-def _only_writer(home: Path, images: ImageSource) -> Iterator[None]:
-    """Write a store alone, and away from the images that it is made from."""
-    check_apart(home, images.places())
-    with locked(home):
-        yield
-
-
 def _embed(
     images: ImageSource,
     home: Path,
@@ -215,7 +179,7 @@ def _embed(
     workers: int | None = None,
     overwrite: bool = False,
     trust_source: bool = False,
-    loading: dict[str, Any] | None = None,
+    **loading: Any,
 ) -> Store:
     check_least(1, shard_size=shard_size)
     workers = default_workers() if workers is None else workers
@@ -238,10 +202,19 @@ def _embed(
         noted = [(place, before) for place, before in places.items() if before and not difference(before, now)]
         return [place for place, before in noted if not (state and before.state) or state == before.state]
 
+    def refuse_others(now: dict[str, Any]) -> None:
+        before = None if overwrite else places[home]
+        if before is None:
+            return
+        if differs := difference(before, now):
+            progress = "finished" if before.complete else "begun"
+            raise PareError(f"{home}: embedding was {progress} with other settings: {differs}. {advice}")
+        if state and before.state:
+            check_state(f"{home} holds a store of embeddings", before.state, state)
+
     fitting = usable(known)
-    if not overwrite:
-        _refuse_others(home, places[home], known, state, advice)
-    loaded = (_remembered(places[home], encoder, **loading or {}) if fitting else None) or load_encoder(
+    refuse_others(known)
+    loaded = (_remembered(places[home], encoder, **loading) if fitting else None) or load_encoder(
         encoder,
         source=images,
         seed=seed,
@@ -249,11 +222,10 @@ def _embed(
         workers=workers,
         saved=fitting[-1] / STATE if fitting else None,
         track=track,
-        **loading or {},
+        **loading,
     )
     settings = known | {"encoder": loaded.name, "batch_size": loaded.batch_size} | dict(loaded.settings)
-    if not overwrite:
-        _refuse_others(home, places[home], settings, state, advice)
+    refuse_others(settings)
     same = usable(settings)
     empty = [place for place, before in places.items() if before is None]
     folder = next(iter(same + empty), replacement_of(home))
@@ -304,16 +276,3 @@ def _digest(images: ImageSource) -> str:
         digest.update(images.labels.codes.tobytes())
         digest.update("\0".join(images.labels.classes).encode())
     return digest.hexdigest()[:16]
-
-
-def _refuse_others(
-    folder: Path, before: StoreRecord | None, now: dict[str, Any], state: dict[str, str], advice: str
-) -> None:
-    if before is None:
-        return
-    differs = difference(before, now)
-    if differs is not None:
-        progress = "finished" if before.complete else "begun"
-        raise PareError(f"{folder}: embedding was {progress} with other settings: {differs}. {advice}")
-    if state and before.state:
-        check_state(f"{folder} holds a store of embeddings", before.state, state)

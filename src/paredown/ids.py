@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError, argument
+from paredown.text import encodable
 
 TEXT = np.dtypes.StringDType()
 _HASH_ROWS = 65_536  # rows hashed at once,
@@ -221,16 +222,8 @@ def _text(values: list[str], what: str) -> NDArray[Any]:
     try:
         return np.array(values, TEXT)
     except UnicodeEncodeError:
-        row = next(row for row, value in enumerate(values) if not _is_unicode(value))
+        row = next(row for row, value in enumerate(values) if encodable(value) != value)
         raise PareError(f"{what} must be valid Unicode, and {values[row]!r} at row {row} is not; rename it.") from None
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _decoded(value: bytes, row: int, what: str) -> str:

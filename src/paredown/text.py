@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from unicodedata import category
 
+TYPE_CHECKING = False  # typing and collections.abc would take longer to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 def printable(value: object) -> str:
     r"""The text of a value on one line, with everything that is not visible written out.
@@ -35,6 +39,12 @@ def quoted(argument: object) -> str:
     if printable(text) == text:
         return quote(text)
     return "$'" + "".join(_QUOTED.get(byte, f"\\x{byte:02x}") for byte in os.fsencode(text)) + "'"
+
+
+def either(names: Iterable[str]) -> str:
+    """`one, two or three`."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
 
 
 def with_article(noun: str) -> str:

@@ -181,12 +181,9 @@ class _Worker:
 
     def give(self, index: int, job: Any) -> None:
         self.index = index
-        self._write(job)
-
-    def _write(self, value: Any) -> None:
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # if it is dead, the thread that waits for its answer will find that
-            self.process.stdin.write(json.dumps(value) + "\n")
+            self.process.stdin.write(json.dumps(job) + "\n")
             self.process.stdin.flush()
 
     def _forward(self, answers: SimpleQueue[Any]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from typing import get_args
+
+from paredown.text import either
 
 
 def fill_choices(text: str) -> str:
@@ -18,14 +20,19 @@ def _names(module: str, registry: str) -> Callable[[], str]:
 
     def listed() -> str:
         found = getattr(import_module(f"paredown.{module}"), registry)
-        return _either(get_args(found) or found)
+        return either(get_args(found) or found)
 
     return listed
 
 
-def _either(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}"
+def _summaries(module: str, registry: str) -> Callable[[], str]:
+    """The names in a registry, each with the summary of its entry."""
+
+    def listed() -> str:
+        found = getattr(import_module(f"paredown.{module}"), registry)
+        return "\n".join(f"- {name}: {entry.summary}" for name, entry in found.items())
+
+    return listed
 
 
 def _metrics() -> str:
@@ -43,24 +50,12 @@ def _recipes() -> str:
     from paredown.training.recipes import RECIPES
 
     of = {inputs: [r.name for r in RECIPES.values() if r.inputs == inputs] for inputs in ("features", "images")}
-    return f"on embeddings {_either(of['features'])}; on images {_either(of['images'])}"
-
-
-def _encoders() -> str:
-    from paredown.embeddings.encoders import ENCODERS
-
-    return "\n".join(f"- {name}: {entry.summary}" for name, entry in ENCODERS.items())
-
-
-def _exports() -> str:
-    from paredown.exporting import EXPORTS
-
-    return "\n".join(f"- {name}: {export.summary}" for name, export in EXPORTS.items())
+    return f"on embeddings {either(of['features'])}; on images {either(of['images'])}"
 
 
 _CHOICES: dict[str, Callable[[], str]] = {
-    "encoders": _encoders,
-    "exports": _exports,
+    "encoders": _summaries("embeddings.encoders", "ENCODERS"),
+    "exports": _summaries("exporting", "EXPORTS"),
     "kernels": _names("clustering.kernels", "KERNELS"),
     "links": _names("exporting", "Link"),
     "metrics": _metrics,

@@ -123,11 +123,8 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    return {_name_in(folder, file): file.lstat().st_size for file in _files_in(folder)}
-
-
-def _name_in(folder: Path, file: Path) -> str:
-    return os.fsencode(file.relative_to(folder)).decode("utf-8", "backslashreplace")
+    names = {os.fsencode(file.relative_to(folder)): file for file in _files_in(folder)}
+    return {name.decode("utf-8", "backslashreplace"): file.lstat().st_size for name, file in names.items()}
 
 
 def _names_digest(sizes: dict[str, int]) -> str:

@@ -64,7 +64,12 @@ class Job:
         checkpoint = None
         if long and self.parts is not None:
             checkpoint = Checkpoint(self.parts, settings, source=source.state(), trusted=self.trusted)
-        models = self._given(source) if self.model is not None else self._fitted(source, fit_settings, checkpoint)
+        if self.model is None:
+            models = self._fitted(source, fit_settings, checkpoint)
+        else:
+            if isinstance(source, VectorSource):
+                self.model.check_dim(source.dim, source.location)
+            models = [self.model.with_options(self.options)]
         return [
             (self._scores(fitted, source, needs, settings, checkpoint if len(models) == 1 else None), fitted)
             for fitted in models
@@ -96,12 +101,6 @@ class Job:
                 "skipped": [list(item) for item in source.skipped],
             },
         )
-
-    def _given(self, source: Source) -> list[FittedModel]:
-        assert self.model is not None
-        if isinstance(source, VectorSource):
-            self.model.check_dim(source.dim, source.location)
-        return [self.model.with_options(self.options)]
 
     def _fitted(self, source: Source, settings: dict[str, Any], checkpoint: Checkpoint | None) -> list[FittedModel]:
         entry, options = METRICS[self.metrics[0]], dict(self.options)

@@ -112,7 +112,9 @@ class NpySource(VectorSource):
                     f"{path}: embeddings differ in dimension: {self._shards[0].path.name} has {self.dim}, "
                     f"{shard.path.name} has {shard.dim}; all shards must come from the same encoder."
                 )
-        ids = self._default_ids(single=not path.is_dir()) if ids is None else ids
+        if ids is None and path.is_dir():
+            ids = id_array([f"{shard.path.stem}:{row}" for shard in self._shards for row in range(shard.rows)])
+        ids = np.arange(total) if ids is None else ids
         check_length(str(path), ids, total)
         self._describe(str(path), "npy", ids=ids, labels=labels)
 
@@ -141,11 +143,6 @@ class NpySource(VectorSource):
         """With the encoder and the images, if the store remembers them."""
         known = {key: self._record[key] for key in ("encoder", "images") if key in self._record}
         return super().provenance() | known
-
-    def _default_ids(self, *, single: bool) -> NDArray[Any]:
-        if single:
-            return np.arange(self._shards[0].rows)
-        return id_array([f"{shard.path.stem}:{row}" for shard in self._shards for row in range(shard.rows)])
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Blocks reach across shards, so that they are the same however the rows are split into files."""

@@ -42,7 +42,7 @@ def read_idx(images: Path, labels: Path, *, memory: int | None = MEMORY) -> Pixe
 
 
 def _idx(file: Path, *, dimensions: int, memory: int | None) -> NDArray[np.uint8]:
-    with reading(file, "idx file", remedy=_REMEDY), _unpacked(file) as stream:
+    with reading(file, "idx file", remedy=_REMEDY), (gzip.open if file.suffix == ".gz" else open)(file, "rb") as stream:
         header = stream.read(4 + 4 * dimensions)
         if len(header) < 4 + 4 * dimensions or header[:4] != bytes([0, 0, 8, dimensions]):
             raise PareError(f"{file}: not an idx file of bytes with {dimensions} dimensions, by its first four bytes.")
@@ -53,10 +53,6 @@ def _idx(file: Path, *, dimensions: int, memory: int | None) -> NDArray[np.uint8
         what = "truncated" if len(data) < math.prod(shape) else "too long"
         raise PareError(f"{file}: {what}; shape {shape} needs {math.prod(shape)} bytes after the header. {_REMEDY}")
     return np.frombuffer(data, np.uint8).reshape(shape)
-
-
-def _unpacked(file: Path) -> BufferedIOBase:
-    return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
 
 
 def _read_up_to(stream: BufferedIOBase, size: int) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from paredown.errors import PareError
 from paredown.sources.arrays import RECORD
 from paredown.sources.base import Options, Source
+from paredown.text import either
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def find_format(path: Path) -> SourceFormat:
         if path.suffix.lower() not in known:
             raise PareError(
                 f"{path}: unsupported file type {path.suffix!r}; supported: {', '.join(known)}, and folders of images, "
-                f"{_listed([entry.suffix for entry in FORMATS.values() if entry.shards])} files."
+                f"{either(entry.suffix for entry in FORMATS.values() if entry.shards)} files."
             )
         return known[path.suffix.lower()]
     for entry in FORMATS.values():
@@ -111,10 +112,6 @@ def find_format(path: Path) -> SourceFormat:
         present = " and ".join(entry.suffix for entry in shards)
         raise PareError(f"{path}: it holds {present} files; which of them are the data? Give one file or folder.")
     return shards[0] if shards else FORMATS["images"]
-
-
-def _listed(names: list[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _are_companions(path: Path) -> bool:

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,7 +86,7 @@ class _Dataset(NamedTuple):
     title: str
     splits: tuple[str, ...]
     files: str  # what belongs in the folder, for people
-    read: Callable[[_Place], _Part]
+    read: Callable[[_Place], _Part] | None = None  # of data sets that are files of arrays
 
 
 class _Place(NamedTuple):
@@ -123,7 +124,7 @@ def open_dataset(name: str, folder: Path, options: Options) -> ImageSource:
     if not folder.is_dir():
         raise PareError(f"{folder}: there is no such folder. {dataset.title} needs {dataset.files} in it.")
     location = f"{name}:{os.path.abspath(folder)}"
-    if name == "imagenet":
+    if dataset.read is None:
         return _open_imagenet(location, folder, split, options)
     part = dataset.read(_Place(name, folder, split, options.memory))
     repeated = sorted({name for name in part.classes if part.classes.count(name) > 1})
@@ -183,19 +184,11 @@ def _svhn(place: _Place) -> _Part:
     return _Part([file], read_mat(file, memory=place.memory), _DIGITS)
 
 
-def _mnist(place: _Place) -> _Part:
-    return _read_mnist(place, ("", "MNIST/raw", "raw"), _DIGITS)
-
-
-def _fashion_mnist(place: _Place) -> _Part:
-    return _read_mnist(place, ("", "FashionMNIST/raw", "raw"), _FASHION)
-
-
-def _read_mnist(place: _Place, among: Sequence[str], classes: Sequence[str]) -> _Part:
+def _mnist(place: _Place, *, among: str = "MNIST/raw", classes: Sequence[str] = _DIGITS) -> _Part:
     part = "train" if place.split == "train" else "t10k"
 
     def find(stem: str) -> Path:
-        return place.file(f"{part}-{stem}-ubyte", f"{part}-{stem}-ubyte.gz", among=among)
+        return place.file(f"{part}-{stem}-ubyte", f"{part}-{stem}-ubyte.gz", among=("", among, "raw"))
 
     images, labels = find("images-idx3"), find("labels-idx1")
     return _Part([images, labels], read_idx(images, labels, memory=place.memory), classes)
@@ -225,10 +218,6 @@ def _open_imagenet(location: str, folder: Path, split: str, options: Options) ->
     )
 
 
-def _no_arrays(place: _Place) -> _Part:
-    raise AssertionError("image folders are opened as files")
-
-
 _TWO = ("train", "test")
 _IDX = "train-images-idx3-ubyte, train-labels-idx1-ubyte and the same for t10k, plain or .gz"
 DATASETS: dict[str, _Dataset] = {
@@ -250,11 +239,10 @@ DATASETS: dict[str, _Dataset] = {
         "SVHN", ("train", "test", "extra"), "train_32x32.mat and test_32x32.mat (extra_32x32.mat for 'extra')", _svhn
     ),
     "mnist": _Dataset("MNIST", _TWO, _IDX, _mnist),
-    "fashion_mnist": _Dataset("Fashion-MNIST", _TWO, _IDX, _fashion_mnist),
+    "fashion_mnist": _Dataset("Fashion-MNIST", _TWO, _IDX, partial(_mnist, among="FashionMNIST/raw", classes=_FASHION)),
     "imagenet": _Dataset(
         "ImageNet",
         ("train", "val", "test"),
         "the folders train and val, with one folder of images per class in each",
-        _no_arrays,
     ),
 }

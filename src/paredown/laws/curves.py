@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,23 +36,15 @@ class Estimate:
 
 @dataclass(frozen=True, repr=False)
 class Curve:
-    """Mean errors at different sizes, smallest size first; made by `curve`.
+    """Mean errors at different sizes, smallest size first; made by `curve`."""
 
-    Attributes:
-        size: numbers of examples, shape (n,).
-        error: mean error at each, shape (n,).
-        stderr: its standard error, or None if unknown.
-        freedom: degrees of freedom behind the standard errors: infinite if they were given, 0 if unknown.
-        runs: single errors, shape (n, runs), NaN where a size has fewer; None if only means were given.
-        paired: whether a column of `runs` is one seed whose runs share something.
-    """
-
-    size: Array
-    error: Array
-    stderr: Array | None = None
-    freedom: float = 0.0
+    size: Array  # numbers of examples, shape (n,)
+    error: Array  # mean error at each, shape (n,)
+    stderr: Array | None = None  # its standard error, or None if unknown
+    freedom: float = 0.0  # degrees of freedom behind the standard errors: infinite if they were given, 0 if unknown
+    # single errors, shape (n, runs), NaN where a size has fewer; None if only means were given
     runs: Array | None = None
-    paired: bool = False
+    paired: bool = False  # whether a column of `runs` is one seed whose runs share something
 
     def __len__(self) -> int:
         return len(self.size)
@@ -128,8 +120,14 @@ def curve(
         return Curve(sizes[order], errors[order], spread[order], np.inf)
     if seed is None and paired:
         raise PareError("paired runs need `seed`, the run that each row belongs to.")
-    runs = _table(which, errors, seed if paired else None, different)
-    return from_runs(different, runs, paired=paired)
+    runs = tabulate_runs(which, errors, seed if paired else None, size=errors)
+    if paired and (runs.number != 1).any():
+        row, run = np.argwhere(runs.number != 1)[0]
+        raise PareError(
+            f"paired runs need every seed once at every size, got {runs.number[row, run]} rows of seed "
+            f"{runs.seeds[run]} at size {different[row]:g}. Leave such seeds out, or use paired=False."
+        )
+    return from_runs(different, runs.errors, paired=paired)
 
 
 def from_runs(size: Array, runs: Array, *, paired: bool = False) -> Curve:
@@ -189,24 +187,27 @@ def same_length(**columns: NDArray[Any]) -> None:
         raise PareError(f"columns must have one value per row, got {given}.")
 
 
-def _table(which: NDArray[np.intp], errors: Array, seed: ArrayLike | None, different: Array) -> Array:
-    """Errors as a table of sizes by runs; by sizes and seeds if seeds are given."""
+class RunTable(NamedTuple):
+    """Errors of single runs by point and seed; runs without a seed are numbered at each point."""
+
+    errors: Array  # (points, seeds), NaN where there is none
+    number: NDArray[np.int64]  # how many runs of a seed there are at a point
+    seeds: NDArray[Any]  # their names
+
+
+def tabulate_runs(point: NDArray[np.intp], errors: Array, seed: ArrayLike | None, **column: Array) -> RunTable:
+    """A table of runs from the point and the error of each; `column` is what seeds must be as many as."""
     if seed is None:
-        place = np.empty(len(which), dtype=int)
-        for row in range(len(different)):
-            mine = which == row
-            place[mine] = np.arange(mine.sum())
+        order = np.argsort(point, kind="stable")
+        first = np.searchsorted(point[order], point[order])  # where the runs of the same point begin
+        place = np.empty(len(point), dtype=int)
+        place[order] = np.arange(len(point)) - first
+        seeds = np.arange(place.max() + 1)
     else:
         seeds, place = np.unique(np.asarray(seed).ravel(), return_inverse=True)
-        same_length(size=errors, seed=place)
-        count = np.zeros((len(different), len(seeds)), dtype=int)
-        np.add.at(count, (which, place), 1)
-        if (count != 1).any():
-            row, run = np.argwhere(count != 1)[0]
-            raise PareError(
-                f"paired runs need every seed once at every size, got {count[row, run]} rows of seed {seeds[run]} at "
-                f"size {different[row]:g}. Leave such seeds out, or use paired=False."
-            )
-    table = np.full((len(different), int(place.max()) + 1), np.nan)
-    table[which, place] = errors
-    return table
+        same_length(**column, seed=place)
+    count = np.zeros((point.max() + 1, len(seeds)), dtype=int)
+    np.add.at(count, (point, place), 1)
+    table = np.full(count.shape, np.nan)
+    table[point, place] = errors
+    return RunTable(table, count, seeds)

@@ -19,21 +19,13 @@ _CERTAIN = 0.95
 
 @dataclass(frozen=True)
 class LocalExponents:
-    """nu = -d log error / d log n along a curve: constant for a power law, rising for anything faster.
+    """nu = -d log error / d log n along a curve: constant for a power law, rising for anything faster."""
 
-    Attributes:
-        size: geometric mean of the sizes behind each, shape (m,).
-        exponent: nu, shape (m,).
-        low: lower limit of the 95 % interval; NaN if nothing is known about the noise.
-        high: upper limit.
-        samples: exponents of the bootstrap, shape (draws, m); no draws if the noise is unknown.
-    """
-
-    size: Array
-    exponent: Array
-    low: Array
-    high: Array
-    samples: Array
+    size: Array  # geometric mean of the sizes behind each, shape (m,)
+    exponent: Array  # nu, shape (m,)
+    low: Array  # lower limit of the 95 % interval; NaN if nothing is known about the noise
+    high: Array  # upper limit
+    samples: Array  # exponents of the bootstrap, shape (draws, m); no draws if the noise is unknown
 
     def __len__(self) -> int:
         return len(self.size)
@@ -74,29 +66,17 @@ def local_exponents(curve: Curve, *, span: int = 2, draws: int = BOOTSTRAP, seed
 
 @dataclass(frozen=True)
 class PowerLawTest:
-    """Whether a frontier falls faster than the power law of random pruning.
+    """Whether a frontier falls faster than the power law of random pruning."""
 
-    Attributes:
-        verdict: whether it does.
-        doubt: why the verdict is "cannot tell", if it is.
-        end_exponent: local exponent over the last sizes of the frontier.
-        random_exponent: exponent of the power law fitted to the random curve.
-        gain: their difference.
-        aicc_difference: AICc of the best power law minus that of the best faster law on the frontier.
-        weight: Akaike weight of the faster laws on the frontier.
-        frontier: the laws compared on the frontier.
-        random: the power law of the random curve.
-    """
-
-    verdict: PowerLawVerdict
-    doubt: Doubt | None
-    end_exponent: Estimate
-    random_exponent: Estimate
-    gain: Estimate
-    aicc_difference: float
-    weight: float
-    frontier: LawComparison
-    random: LawFit
+    verdict: PowerLawVerdict  # whether it does
+    doubt: Doubt | None  # why the verdict is "cannot tell", if it is
+    end_exponent: Estimate  # local exponent over the last sizes of the frontier
+    random_exponent: Estimate  # exponent of the power law fitted to the random curve
+    gain: Estimate  # their difference
+    aicc_difference: float  # AICc of the best power law minus that of the best faster law on the frontier
+    weight: float  # Akaike weight of the faster laws on the frontier
+    frontier: LawComparison  # the laws compared on the frontier
+    random: LawFit  # the power law of the random curve
 
     @property
     def sentence(self) -> str:

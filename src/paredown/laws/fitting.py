@@ -21,29 +21,17 @@ _FEWEST = 4
 
 @dataclass(frozen=True)
 class LawFit:
-    """A law with the parameters that fit a curve best.
+    """A law with the parameters that fit a curve best."""
 
-    Attributes:
-        law: name in `LAWS`.
-        formula: of the law, in the names of the parameters.
-        parameters: name -> value and 95 % interval.
-        rms_log_error: root mean square of the residuals in log error; 0.02 is a typical miss of 2 %.
-        r_squared: fraction of the (weighted) variance of log error explained.
-        chi_squared: sum of the squared residuals in units of their standard errors (of 1, if those are unknown).
-        p_value: how likely so bad a fit is if the law holds; NaN if the noise is unknown.
-        aicc: Akaike's information criterion for few points; infinite if there are too few to judge the law at all.
-        samples: parameters of the bootstrap's fits, arrays of shape (draws,).
-    """
-
-    law: str
-    formula: str
-    parameters: Mapping[str, Estimate]
-    rms_log_error: float
-    r_squared: float
-    chi_squared: float
-    p_value: float
-    aicc: float
-    samples: Mapping[str, Array] = field(repr=False)
+    law: str  # name in `LAWS`
+    formula: str  # of the law, in the names of the parameters
+    parameters: Mapping[str, Estimate]  # name -> value and 95 % interval
+    rms_log_error: float  # root mean square of the residuals in log error; 0.02 is a typical miss of 2 %
+    r_squared: float  # fraction of the (weighted) variance of log error explained
+    chi_squared: float  # sum of the squared residuals in units of their standard errors (of 1, if those are unknown)
+    p_value: float  # how likely so bad a fit is if the law holds; NaN if the noise is unknown
+    aicc: float  # Akaike's information criterion for few points; infinite if there are too few to judge the law at all
+    samples: Mapping[str, Array] = field(repr=False)  # parameters of the bootstrap's fits, arrays of shape (draws,)
 
     def __getitem__(self, name: str) -> Estimate:
         return self.parameters[name]

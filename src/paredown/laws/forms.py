@@ -33,23 +33,14 @@ def _log_iterated_factorial(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Law:
-    """error = a exp(-h(n)) + c, where h is `rate * coordinate(n)` or, for the factorials, `drop(rate * n)`.
+    """error = a exp(-h(n)) + c, where h is `rate * coordinate(n)` or, for the factorials, `drop(rate * n)`."""
 
-    Attributes:
-        name: what it is called.
-        family: laws that differ by the asymptote only share a family; a verdict is about families.
-        formula: for people.
-        names: of the parameters: amplitude, rate and, where there is one, asymptote.
-        coordinate: what log error is a straight line of, without an asymptote.
-        drop: h of the product, where no such coordinate exists.
-    """
-
-    name: str
-    family: str
-    formula: str
-    names: tuple[str, ...]
-    coordinate: Callable[[Array], Any] | None = None
-    drop: Callable[[Array], Array] | None = None
+    name: str  # what it is called
+    family: str  # laws that differ by the asymptote only share a family; a verdict is about families
+    formula: str  # for people
+    names: tuple[str, ...]  # of the parameters: amplitude, rate and, where there is one, asymptote
+    coordinate: Callable[[Array], Any] | None = None  # what log error is a straight line of, without an asymptote
+    drop: Callable[[Array], Array] | None = None  # h of the product, where no such coordinate exists
 
     @property
     def asymptote(self) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
-from paredown.laws.curves import Curve, column, from_runs, same_length
+from paredown.laws.curves import Curve, column, from_runs, same_length, tabulate_runs
 from paredown.laws.forms import Array
 
 
@@ -30,19 +30,12 @@ class MeasuredRow(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredFrontier:
-    """The best keep_fraction for each kept size; iterates as rows, smallest size first.
+    """The best keep_fraction for each kept size; iterates as rows, smallest size first."""
 
-    Attributes:
-        keep_fraction: the fraction with the lowest mean error at each size, over all runs; shape (n,).
-        lowest_mean: that lowest mean, shape (n,). Too low, if anything: it is the minimum of noisy numbers.
-        curve: error against kept size for fits: cross-fitted if there are several runs, else `lowest_mean`.
-        cross_fitted: whether the fraction was chosen on other runs than those that give the error.
-    """
-
-    keep_fraction: Array
-    lowest_mean: Array
-    curve: Curve
-    cross_fitted: bool
+    keep_fraction: Array  # the fraction with the lowest mean error at each size, over all runs; shape (n,)
+    lowest_mean: Array  # that lowest mean, shape (n,); too low, if anything: it is the minimum of noisy numbers
+    curve: Curve  # error against kept size for fits: cross-fitted if there are several runs, else `lowest_mean`
+    cross_fitted: bool  # whether the fraction was chosen on other runs than those that give the error
 
     @property
     def kept_size(self) -> Array:
@@ -135,17 +128,7 @@ def _runs(
     cells: Array, which: NDArray[np.intp], errors: Array, seed: ArrayLike | None, folds: int | None
 ) -> tuple[Array, NDArray[np.intp]]:
     """Errors as a table of cells by seeds, and the fold of each seed."""
-    if seed is None:
-        order = np.argsort(which, kind="stable")
-        starts = np.flatnonzero(np.diff(which[order], prepend=-1))
-        place = np.empty(len(which), dtype=int)
-        place[order] = np.arange(len(which)) - np.repeat(starts, np.diff(np.append(starts, len(which))))
-        names = np.arange(place.max() + 1)
-    else:
-        names, place = np.unique(np.asarray(seed).ravel(), return_inverse=True)
-        same_length(error=errors, seed=place)
-    count = np.zeros((len(cells), len(names)), dtype=int)
-    np.add.at(count, (which, place), 1)
+    runs, count, names = tabulate_runs(which, errors, seed, error=errors)
     if (count > 1).any():
         cell, run = np.argwhere(count > 1)[0]
         raise PareError(
@@ -154,8 +137,6 @@ def _runs(
         )
     if folds is not None and not 2 <= folds <= max(len(names), 2):
         raise PareError(f"folds must be from 2 to the number of seeds, {len(names)}, got {folds}.")
-    runs = np.full(count.shape, np.nan)
-    runs[which, place] = errors
     return runs, np.arange(len(names)) % (folds or len(names))
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from paredown.errors import PareError
 from paredown.theory.gaussian import Array, folded_quantile, mass_between, normal_pdf, psi
 from paredown.theory.phase_diagram import SEARCH_FLOOR, pareto_frontier
 from paredown.theory.saddle import solve
-from paredown.theory.searches import bounded_minimum, bracketed_root
+from paredown.theory.searches import bracketed_root
 from paredown.theory.validation import as_given, fraction, positive, probe_angle
 
 
@@ -58,15 +59,10 @@ def optimal_window(alpha_prune: float, keep_fraction: float, *, theta: float = 0
     errors = error(grid)
     best = int(np.argmin(errors))
     bounds = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    found = bounded_minimum(error, *bounds, precision=1e-7)
+    found: Any = minimize_scalar(error, bounds=bounds, method="bounded", options={"xatol": 1e-7})
     inside = tuple(float(edge) for edge in windows(np.asarray(found.x)))
-    hard_edge, easy_edge = float(folded_quantile(np.asarray(1 - f))), float(folded_quantile(np.asarray(f)))
-    candidates = [
-        (found.value, inside),
-        (ends[0], (0.0, hard_edge)),
-        (ends[1], (easy_edge, np.inf)),
-    ]
-    test_error, window = min(candidates)
+    hard_edge, easy_edge = (float(folded_quantile(np.asarray(mass))) for mass in (1 - f, f))
+    test_error, window = min((float(found.fun), inside), (ends[0], (0.0, hard_edge)), (ends[1], (easy_edge, np.inf)))
     return OptimalWindow(alpha, f, float(theta), (window[0], window[1]), test_error, *ends)
 
 
@@ -126,8 +122,10 @@ class Choice(str):
 
 def better_strategy(alpha_tot: ArrayLike, keep_fraction: ArrayLike, *, theta: ArrayLike = 0.0) -> Any:
     """Which end to keep: a `Choice` that equals "hard" or "easy", or an object array of them."""
-    hard = solve(alpha_tot=alpha_tot, keep_fraction=keep_fraction, theta=theta, strategy="hard").test_error
-    easy = solve(alpha_tot=alpha_tot, keep_fraction=keep_fraction, theta=theta, strategy="easy").test_error
+    hard, easy = (
+        solve(alpha_tot=alpha_tot, keep_fraction=keep_fraction, theta=theta, strategy=end).test_error
+        for end in ("hard", "easy")
+    )
     return np.frompyfunc(lambda h, e: Choice(float(h), float(e)), 2, 1)(hard, easy)
 
 

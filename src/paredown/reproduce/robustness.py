@@ -20,7 +20,7 @@ from paredown.plots import COLORS, RANDOM_COLOR
 from paredown.reproduce.data_folders import by_size
 from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
 from paredown.reproduce.stimuli import Stimuli, coarse_classes, hybrids, read_stimuli
-from paredown.reproduce.trained_networks import TrainedStudent, as_recipe, open_network, trained_students
+from paredown.reproduce.trained_networks import TrainedStudent, as_recipe, network_sweep, open_network, trained_students
 from paredown.sources import open_source
 from paredown.sweeps import read_settings
 from paredown.training import Examples, Recipe, load_examples
@@ -55,23 +55,16 @@ def plan(setup: Setup) -> FigurePlan:
         scoring = SharedScoring(data.images("swav"), made, {"k": data.classes})
     else:
         scoring = SharedScoring(embeddings.features_of_images(), ("prototypes",), {"k": data.classes})
-    config: dict[str, Any] = {
-        "data": data.images("swav") if setup.scale == "paper" else data.images(),
-        "grid": {
-            "initial_size": [data.examples],
-            "keep_fraction": fractions,
-            "strategy": ["hard", "easy"],
-            "metric": ["prototypes"],
-            "balance": [0.0],
-            "seed": setup.seeds(setup.choose(tiny=2, cpu=3, paper=2)),  # the paper has one; two give an error bar
-            **({"matched_iterations": [0.0]} if setup.scale == "paper" else {}),
-        },
-        "student": {"recipe": "resnet50", "keep_weights": True},
-        "probe": {"prototypes": {"metric": "prototypes", "scores": str(setup.scores_file(scoring))}},
-    }
-    if setup.scale != "paper":
-        small = {"image_size": data.shape[0], "network_options": {"width": 8}, "learning_rate": 4e-3}
-        config["student"] |= {"recipe": "tiny_cnn", "steps": setup.choose(tiny=60, cpu=600, paper=0), **small}
+    config = network_sweep(
+        setup,
+        data.images("swav") if setup.scale == "paper" else data.images(),
+        scoring,
+        steps=setup.choose(tiny=60, cpu=600, paper=0),
+        keep_fraction=fractions,
+        strategy=["hard", "easy"],
+        metric=["prototypes"],
+        seed=setup.seeds(setup.choose(tiny=2, cpu=3, paper=2)),  # the paper has one; two give an error bar
+    )
     return FigurePlan(sweeps={"students": config}, scorings={"prototypes": scoring}, datasets=(data, embeddings))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +13,37 @@ from paredown.embeddings.encoders.weights import read_checkpoint
 from paredown.files import write_whole
 from paredown.records import tuples
 from paredown.reproduce.base import FigureTable
+from paredown.reproduce.data_folders import Dataset
+from paredown.reproduce.setup import Setup, SharedScoring
 from paredown.sweeps import SweepResult
 from paredown.sweeps.jobs import weights_file
 from paredown.training import Examples, Recipe, Trained, TrainingSet
 from paredown.training.networks import build_network
+
+
+def network_sweep(
+    setup: Setup, data: dict[str, str], scoring: SharedScoring, *, steps: int, **grid: Sequence[Any]
+) -> dict[str, Any]:
+    """A sweep that prunes by scores made before and keeps the weights of its students.
+
+    In the paper these are ResNet-50s, and every subset is trained for as many epochs as the whole; otherwise they are
+    small networks, trained for so many steps.
+    """
+    dataset, (metric, *_) = setup.dataset(), grid["metric"]
+    student = {"recipe": "tiny_cnn", "steps": steps, **small_network(dataset)}
+    if setup.scale == "paper":
+        student, grid = {"recipe": "resnet50"}, {**grid, "matched_iterations": [0.0]}
+    return {
+        "data": data,
+        "grid": {"initial_size": [dataset.examples], "balance": [0.0], **grid},
+        "student": {**student, "keep_weights": True},
+        "probe": {metric: {"metric": metric, "scores": str(setup.scores_file(scoring))}},
+    }
+
+
+def small_network(data: Dataset) -> dict[str, Any]:
+    """What makes `tiny_cnn` fit small images."""
+    return {"image_size": data.shape[0], "network_options": {"width": 8}, "learning_rate": 4e-3}
 
 
 class TrainedStudent(NamedTuple):

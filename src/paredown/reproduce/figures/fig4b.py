@@ -45,24 +45,16 @@ def plan(setup: Setup) -> FigurePlan:
     fractions = setup.choose(tiny=(0.5, 1.0), cpu=(0.25, 0.5, 1.0), paper=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
     metric = setup.choose(tiny="el2n", cpu="el2n", paper="memorization")
     scoring = _scoring(setup, data, metric)
-    config: dict[str, Any] = {
-        "data": data.images(),
-        "grid": {
-            "initial_size": [data.examples],
-            "keep_fraction": list(fractions),
-            "strategy": ["hard"],
-            "metric": [metric],
-            "balance": [0.0],
-            "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=2)),
-            # As in the paper: every subset for as many epochs as the whole.
-            **({"matched_iterations": [0.0]} if setup.scale == "paper" else {}),
-        },
-        "student": {"recipe": "resnet50", "keep_weights": True},
-        "probe": {metric: {"metric": metric, "scores": str(setup.scores_file(scoring))}},
-    }
-    if setup.scale != "paper":
-        steps = setup.choose(tiny=40, cpu=800, paper=0)
-        config["student"] |= {"recipe": "tiny_cnn", "steps": steps, **_small(data)}
+    config = networks.network_sweep(
+        setup,
+        data.images(),
+        scoring,
+        steps=setup.choose(tiny=40, cpu=800, paper=0),
+        keep_fraction=list(fractions),
+        strategy=["hard"],
+        metric=[metric],
+        seed=setup.seeds(setup.choose(tiny=2, cpu=4, paper=2)),
+    )
     return FigurePlan(
         sweeps={"pretraining": config},
         scorings={"pretraining": scoring},
@@ -81,14 +73,11 @@ def _scoring(setup: Setup, data: Dataset, metric: str) -> SharedScoring:
     return SharedScoring(data.features_of_images(), (metric,), {"members": members, "threads": 1})
 
 
-def _small(data: Dataset) -> dict[str, Any]:
-    return {"image_size": data.shape[0], "network_options": {"width": 8}, "learning_rate": 4e-3}
-
-
 def _fine_tuning(setup: Setup) -> Recipe:
     if setup.scale == "paper":
         return find_recipe("resnet50_finetune")
-    return find_recipe("tiny_cnn", name="tiny_cnn_finetune", **_small(setup.dataset()) | {"learning_rate": 1e-3})
+    changes = networks.small_network(setup.dataset()) | {"learning_rate": 1e-3}
+    return find_recipe("tiny_cnn", name="tiny_cnn_finetune", **changes)
 
 
 def measure(setup: Setup) -> FigureTable:

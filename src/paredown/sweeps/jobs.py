@@ -141,12 +141,8 @@ def _cross_entropy(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> fl
 
 def read_result(file: Path, run: Run) -> dict[str, Any] | None:
     """What came out of a run, or None if it has not ended, or its file is damaged or of another run."""
-    result = read_record(file)
-    return (
-        result
-        if result is not None and result.get("run") == asdict(run) and result.get("status") in ("done", "failed")
-        else None
-    )
+    result = read_record(file) or {}
+    return result if result.get("run") == asdict(run) and result.get("status") in ("done", "failed") else None
 
 
 def read_scores(file: Path) -> NDArray[Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -256,8 +255,7 @@ def _identity_of(scorer: Scorer) -> dict[str, Any]:
     if scorer.scores is None:
         return {"metric": scorer.metric, "options": dict(scorer.options)}
     try:
-        with Path(scorer.scores).open("rb") as stream:
-            return {"scores": hashlib.file_digest(stream, "sha256").hexdigest(), "column": scorer.metric}
+        return {"scores": file_digest(Path(scorer.scores)), "column": scorer.metric}
     except OSError as error:
         raise PareError(f"{scorer.scores}: the scores cannot be read ({error.strerror}).") from error
 

@@ -101,7 +101,7 @@ def fraction_color(keep_fraction: float) -> Any:
     return colormaps["YlGnBu"](0.33 + 0.67 * keep_fraction)
 
 
-def fraction_bar(drawn: Any, axes: Any, fractions: ArrayLike, *, label: str = "keep_fraction f") -> None:
+def fraction_bar(drawn: Any, axes: Any, fractions: ArrayLike) -> None:
     """A key to `fraction_color` beside the axes, one patch per fraction."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import BoundaryNorm, ListedColormap
@@ -110,7 +110,7 @@ def fraction_bar(drawn: Any, axes: Any, fractions: ArrayLike, *, label: str = "k
     key = ScalarMappable(
         BoundaryNorm(np.arange(len(values) + 1) - 0.5, len(values)), ListedColormap([fraction_color(f) for f in values])
     )
-    bar = drawn.colorbar(key, ax=axes, ticks=range(len(values)), label=label, aspect=30, pad=0.015)
+    bar = drawn.colorbar(key, ax=axes, ticks=range(len(values)), label="keep_fraction f", aspect=30, pad=0.015)
     bar.ax.set_yticklabels([f"{f:.2g}" for f in values])
     bar.ax.minorticks_off()
     bar.ax.tick_params(length=0)

@@ -151,11 +151,9 @@ def read_bytes(
         return Path(path).read_bytes()
 
 
-def read_text(
-    path: str | Path, what: str = "text file", *, memory: int | None = MEMORY, remedy: str = "Replace it."
-) -> str:
+def read_text(path: str | Path, what: str = "text file", *, remedy: str = "Replace it.") -> str:
     """The text of a UTF-8 file, with or without a byte-order mark."""
-    data = read_bytes(path, what, memory=memory, remedy=remedy)
+    data = read_bytes(path, what, remedy=remedy)
     with damaged(path, what, remedy=remedy):
         return data.decode("utf-8-sig")
 
@@ -279,12 +277,11 @@ def read_parquet(
     columns: Sequence[str] | None = None,
     what: str = "Parquet file",
     memory: int | None = MEMORY,
-    remedy: str = "Replace it.",
 ) -> pa.Table:
     """A Parquet file as a table whose every offset, index and text has been checked; all columns if none are named."""
     import pyarrow.parquet as pq
 
-    with reading(path, what, remedy=remedy), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with reading(path, what), pq.ParquetFile(path, page_checksum_verification=True) as file:
         check_rows(file, path)
         names = file.schema_arrow.names
         missing = [name for name in columns or () if name not in names]

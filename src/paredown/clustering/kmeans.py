@@ -74,16 +74,14 @@ def spherical_kmeans(
     iterations: int = 25,
     restarts: int = 1,
     start: Rows | None = None,
-    kernel: str = "auto",
-    track: Track = silent,
 ) -> Clustering:
     """Lloyd's algorithm on unit rows with centroids projected back to the sphere; the best of some restarts.
 
     `start` are centroids to begin with, instead of k-means++.
     """
-    plan = KMeans(k, seed=seed, iterations=iterations, restarts=restarts, start=start, kernel=kernel)
+    plan = KMeans(k, seed=seed, iterations=iterations, restarts=restarts, start=start)
     rows = HeldRows(vectors)
-    return plan.fit(rows, rows, vectors[:_BASIS_ROWS], track)
+    return plan.fit(rows, rows, vectors[:_BASIS_ROWS])
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,11 @@ def spearman_brown(split_half: float) -> float:
     return 2 * split_half / (1 + split_half) if split_half > 0 else 0.0
 
 
-def models_needed(models: int, reliability: float, target: float = _STEADY) -> int | None:
-    """How many models would have the target reliability by the Spearman-Brown formula; None if there is no saying."""
+def models_needed(models: int, reliability: float) -> int | None:
+    """How many models would have steady scores by the Spearman-Brown formula; None if there is no saying."""
     if reliability <= 0:
         return None
-    return math.ceil(models * target * (1 - reliability) / (reliability * (1 - target)))
+    return math.ceil(models * _STEADY * (1 - reliability) / (reliability * (1 - _STEADY)))
 
 
 def reliability_facts(metric: str, scores: EnsembleScores, models: int) -> dict[str, Any]:

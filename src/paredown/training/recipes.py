@@ -73,7 +73,6 @@ _RESNET18 = Recipe(
     augment="crop_flip",
     channels_last=True,
     probe_epochs=20,
-    probe_members=10,
 )
 _MLP = Recipe(
     "mlp",
@@ -87,7 +86,6 @@ _MLP = Recipe(
     schedule="cosine",
     probe_epochs=5,
     probe_steps=400,
-    probe_members=10,
 )
 _TINY_CNN = Recipe(
     "tiny_cnn",
@@ -144,7 +142,6 @@ RECIPES: dict[str, Recipe] = {
             learning_rate=1e-4,
             channels_last=True,
             probe_epochs=2,
-            probe_members=10,
         ),
         Recipe(
             "vit",
@@ -157,7 +154,6 @@ RECIPES: dict[str, Recipe] = {
             learning_rate=1e-5,
             pretrained="timm",
             probe_epochs=2,
-            probe_members=10,
         ),
         _MLP,
         _MLP.but(name="linear", network="linear", network_options={}, learning_rate=5e-3),

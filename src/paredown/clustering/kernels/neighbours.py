@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.clustering.kernels import SAMPLE_ROWS, worth_a_choice
 from paredown.clustering.kernels.cosines import Indices, Rows, lengths, pair_cosines, product_error, round_down
 from paredown.clustering.kernels.exact import SETTLING
 from paredown.clustering.kernels.screened import WIDTHS, Screen, leading_basis
 from paredown.threads import one_blas_thread
 
 _PRODUCT_BYTES = 32 * 2**20  # of bounds held at once: high blocks, since the reference is read for each of them
-_SAMPLE_ROWS, _COUNTED_ROWS = 4_096, 64  # to find leading dimensions of, and to count operations on
-_WORTHWHILE = 5e10  # multiplications below which choosing would take longer than it saves
+_COUNTED_ROWS = 64  # to count operations on
 
 
 class NeighbourSearch:
@@ -78,9 +78,9 @@ def choose_neighbour_search(reference: Rows, count: int, *, n: int) -> Neighbour
     """The search with the fewest operations for `n` rows like those of the reference."""
     plain = NeighbourSearch(reference, count)
     widths = [width for width in WIDTHS if 2 * width <= reference.shape[1]]
-    if n * reference.size < _WORTHWHILE or not widths:
+    if not worth_a_choice(n, reference.size) or not widths:
         return plain
-    basis = leading_basis(reference[:_SAMPLE_ROWS], widths[-1])
+    basis = leading_basis(reference[:SAMPLE_ROWS], widths[-1])
     best, fewest = plain, float(reference.size)
     for width in widths:
         search = NeighbourSearch(reference, count, Screen(reference, np.ascontiguousarray(basis[:, :width])))

@@ -201,9 +201,7 @@ def score_columns(schema: pa.Schema) -> list[str]:
 def _read_table(path: Path) -> pa.Table:
     if not path.exists():
         raise PareError(f"{path}: there is no such file.")
-    tables: list[pa.Table] = []
-    for file in score_files(path):
-        tables.append(read_parquet(file, memory=None))
+    tables = [read_parquet(file, memory=None) for file in score_files(path)]
     if len(tables) == 1:
         return tables[0]
     with damaged(path, "table of scores", remedy="The files have different columns; all must have the same."):

@@ -74,7 +74,7 @@ def run(arguments: list[str], *, debug: bool = False, interrupted: Callable[[], 
 def _explain(error: Exception) -> int:
     if isinstance(error, PareError):
         _complain(error.with_arguments(as_option))
-    elif _is_full_disk(error):
+    elif isinstance(error, OSError) and error.errno in _FULL_DISK:
         what = f"cannot write {current.named()}: the disk is full" if current.named() else "the disk is full"
         _complain(f"{what}. Free some space, or choose another output with -o.")
     elif _is_out_of_memory(error):
@@ -96,10 +96,6 @@ def _explain(error: Exception) -> int:
 
 def _complain(message: object) -> None:
     aside("[bold red]error:[/] {}", message)
-
-
-def _is_full_disk(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in _FULL_DISK
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

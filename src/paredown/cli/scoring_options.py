@@ -152,12 +152,13 @@ def ready_encoder(
     """
     from paredown.embeddings import stored_encoder
     from paredown.embeddings.encoders import load_encoder
+    from paredown.metrics.registry import uses_embeddings
     from paredown.scoring import check_scoring
     from paredown.sources import ImageSource
 
     check_scoring(sources, metrics, options, **checked)
     images = any(isinstance(source, ImageSource) for source in sources)
-    if encoder == "pixels" or not images or not _look_at_embeddings(metrics, options):
+    if encoder == "pixels" or not images or not uses_embeddings(metrics, options):
         return encoder
     stored = None if checked["embeddings"] is None else stored_encoder(checked["embeddings"], encoder)
     try:
@@ -166,12 +167,6 @@ def ready_encoder(
         if encoder == "auto":  # no network is here
             return "pixels"
         raise
-
-
-def _look_at_embeddings(metrics: list[str], options: dict[str, Any]) -> bool:
-    from paredown.metrics import METRICS
-
-    return any("embeddings" in METRICS[name].needs_with(options) for name in metrics)
 
 
 def announce(

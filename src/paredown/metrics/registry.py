@@ -182,3 +182,8 @@ def sharing_a_fit(metrics: Sequence[str]) -> list[list[str]]:
     for metric in dict.fromkeys(metrics):
         groups.setdefault(METRICS[metric].together or metric, []).append(metric)
     return list(groups.values())
+
+
+def uses_embeddings(metrics: Sequence[str], options: Mapping[str, Any]) -> bool:
+    """Whether any of the metrics looks at embeddings under these options."""
+    return any("embeddings" in METRICS[metric].needs_with(dict(options)) for metric in metrics)

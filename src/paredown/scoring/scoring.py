@@ -17,7 +17,7 @@ from paredown.errors import PareError, argument
 from paredown.files import check_all_apart, check_apart, check_output, is_own, locked
 from paredown.ids import hash_ids
 from paredown.metrics import DEFAULT_METRIC
-from paredown.metrics.registry import METRICS, check_options, sharing_a_fit
+from paredown.metrics.registry import METRICS, check_options, sharing_a_fit, uses_embeddings
 from paredown.progress import Track, silent
 from paredown.records import changes, digest
 from paredown.scores import Labels, Scores
@@ -300,7 +300,7 @@ def _check_kept(source: Source, metrics: Sequence[str], options: dict[str, Any],
     """Raise where a folder for the embeddings of images makes no sense."""
     if kept is None:
         return
-    if not any("embeddings" in METRICS[metric].needs_with(options) for metric in metrics):
+    if not uses_embeddings(metrics, options):
         raise PareError(
             f"metric {', '.join(map(repr, metrics))} does not use embeddings; leave out {argument('embeddings', ...)}."
         )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
-from paredown.ids import id_array, join_ids
+from paredown.ids import id_array, join_ids, natural_order
 from paredown.reading import (
     damaged,
     read_array,
@@ -25,7 +25,7 @@ from paredown.reading import (
 )
 from paredown.records import SEAL, is_intact
 from paredown.scores import Labels, join_labels
-from paredown.sources.base import OnError, Options, Skipped, VectorSource, natural_order
+from paredown.sources.base import OnError, Options, Skipped, VectorSource
 
 RECORD = "embed.json"  # what `paredown embed` notes beside the shards of a store
 _REMEDY = "Run `paredown embed` again."

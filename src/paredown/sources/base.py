@@ -15,26 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.display import Introduced
 from paredown.errors import PareError, located
-from paredown.ids import check_ids, hash_ids, id_array, natural_order
+from paredown.ids import check_ids, hash_ids, id_array
 from paredown.reading import MEMORY
 from paredown.scores import Batch, Labels, unit_rows, usable_rows
 from paredown.sources.image_decoding import Skipped, decode_image
 
 if TYPE_CHECKING:
     from PIL import Image
-
-__all__ = [
-    "FINGERPRINT",
-    "ImageSource",
-    "OnError",
-    "Options",
-    "Skipped",
-    "Source",
-    "VectorSource",
-    "files_fingerprint",
-    "files_modified",
-    "natural_order",
-]
 
 OnError = Literal["raise", "skip"]
 

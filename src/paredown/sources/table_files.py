@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from paredown.columns import as_written, id_column, label_column
 from paredown.errors import PareError, argument
-from paredown.ids import join_ids, name_rows
+from paredown.ids import join_ids, name_rows, natural_order
 from paredown.reading import check_memory, check_rows, damaged, read_parquet, reading
 from paredown.scores import join_labels
-from paredown.sources.base import Options, Skipped, VectorSource, natural_order
+from paredown.sources.base import Options, Skipped, VectorSource
 from paredown.sources.image_files import ImageFiles
 from paredown.text import quoted
 

@@ -10,9 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from paredown.errors import PareError, argument
+from paredown.ids import natural_order
 from paredown.reading import MEMORY, check_memory, check_regular, explain
 from paredown.scores import Labels
-from paredown.sources.base import ImageSource, Options, Skipped, natural_order
+from paredown.sources.base import ImageSource, Options, Skipped
 from paredown.sources.image_files import IMAGE_SUFFIXES
 
 

@@ -15,7 +15,6 @@ from scipy.stats import spearmanr
 from paredown import balance_score, select
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import FigureTable
-from paredown.reproduce.figures.fig5a import rank_correlations
 from paredown.reproduce.figures.fig_histograms import variance_between
 from paredown.reproduce.figures.fig_imbalance import lowest_balance
 from paredown.reproduce.metric_comparison import (
@@ -225,13 +224,6 @@ def scored(name: str, setup: Setup, scores: dict[str, Scores], monkeypatch: pyte
     figure = import_module(f"paredown.reproduce.figures.{name}")
     monkeypatch.setattr(benchmark, "score_benchmark", lambda _: scores)
     return figure.measure(setup)
-
-
-def test_rank_correlations_are_spearmans(rng) -> None:
-    values = np.stack([rng.random(50), rng.integers(0, 3, 50), rng.random(50), np.ones(50)])
-    found = rank_correlations(values.astype(float))
-    np.testing.assert_allclose(found[:3, :3], np.array(spearmanr(values[:3], axis=1))[0], atol=1e-12)
-    np.testing.assert_array_equal(found[3], [0, 0, 0, 1])
 
 
 def test_fig5a_leaves_noise_out(setup, scores, monkeypatch) -> None:

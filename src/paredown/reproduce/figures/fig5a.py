@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
+from paredown.correlations import centred_ranks, rank_correlations
 from paredown.plots import figure
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
@@ -40,18 +40,11 @@ def measure(setup: Setup) -> FigureTable:
         report = scored.provenance.get("report", {})
         known = {key: float(report[key]) for key in ("models", "split_half", "reliability") if key in report}
         table.add("metric", metric=name, examples=len(scored.values), data=setup.dataset().title, **known)
-    correlation = rank_correlations(np.stack([scored.values for scored in scores.values()]))
+    correlation = rank_correlations([centred_ranks(scored.values) for scored in scores.values()], constant=0.0)
+    np.fill_diagonal(correlation, 1.0)  # also of constant scores, such as influence from few models
     for row, name in enumerate(scores):
         table.add("correlation", metric=name, other=list(scores), spearman=correlation[row])
     return table
-
-
-def rank_correlations(values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Spearman's correlation of all pairs of rows; a constant row, such as influence from few models, has none: 0."""
-    with np.errstate(invalid="ignore"):  # 0 / 0 of a constant row
-        correlation = np.nan_to_num(np.corrcoef(rankdata(values, axis=1)))
-    np.fill_diagonal(correlation, 1.0)
-    return correlation
 
 
 def _matrix(table: FigureTable) -> tuple[list[str], NDArray[np.float64]]:

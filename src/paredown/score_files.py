@@ -106,7 +106,18 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
     A manifest is scores too. With several score columns, `metric` says which.
     """
     table = _read_table(Path(path))
-    column = pick_score_column(path, table.schema, metric)
+    return _scores_in(table, pick_score_column(path, table.schema, metric), path)
+
+
+def read_score_columns(path: str | Path) -> list[Scores]:
+    """The scores in every score column of a table, which `read_scores` reads one of."""
+    table = _read_table(Path(path))
+    columns = score_columns(table.schema)
+    pick_score_column(path, table.schema, next(iter(columns), None))  # is it a table of scores?
+    return [_scores_in(table, column, path) for column in columns]
+
+
+def _scores_in(table: pa.Table, column: str, path: str | Path) -> Scores:
     with damaged(path, "table of scores"):
         provenance = provenance_of(table.schema, column)
         values = table[column].to_numpy()
@@ -115,7 +126,7 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
         labels = label_column(table["label"], path, with_unused=True) if "label" in table.column_names else None
         clusters = cluster_column(table["cluster"], path) if "cluster" in table.column_names else None
         name = str(provenance.get("metric", column)) if column == "score" else column
-    with located(path):
+    with located(path if len(score_columns(table.schema)) == 1 else f"{path}, column {column!r}"):
         return Scores(values, ids, name, labels, clusters, provenance)
 
 

@@ -77,6 +77,17 @@ def best_of_each(
     return order[place < numbers[codes]]
 
 
+def keep_in_order(
+    order: NDArray[np.int64], groups: NDArray[np.int64], floors: NDArray[np.int64], total: int
+) -> NDArray[np.bool_]:
+    """Whether each example is kept: of each group g the first `floors[g]` in the given order, then the first of all."""
+    keep = np.zeros(len(order), bool)
+    if floors.any():
+        keep[best_of_each(order, groups, floors)] = True
+    keep[first_allowed(order, ~keep, total - int(floors.sum()))] = True
+    return keep
+
+
 def first_allowed(order: NDArray[np.int64], allowed: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
     """The first `number` allowed examples in the given order."""
     return order[allowed[order]][:number]

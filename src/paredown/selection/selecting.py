@@ -18,7 +18,7 @@ from paredown.progress import Track, silent
 from paredown.score_files import read_scores
 from paredown.score_warnings import Tie, constant_warning, score_warnings, tie_warning
 from paredown.scores import Labels, Scores
-from paredown.selection.floors import Quota, best_of_each, class_notes, default_balance, first_allowed
+from paredown.selection.floors import Quota, best_of_each, class_notes, default_balance, first_allowed, keep_in_order
 from paredown.selection.selection import RowsInMemory, Selection
 from paredown.selection.selection_settings import SelectionSettings
 from paredown.selection.strategies import MERITS, STRATEGIES
@@ -103,10 +103,7 @@ def _select_in_memory(scores: Scores, options: SelectionSettings) -> Selection:
     n_keep, dropped = options.kept_and_dropped(n)
     order = STRATEGIES[strategy](scores.values, hash_ids(scores.ids, seed=seed), dropped)
 
-    keep = np.zeros(n, bool)
-    if places.floors.any():
-        keep[best_of_each(order, groups.codes, places.floors)] = True
-    keep[first_allowed(order, ~keep, places.total - int(places.floors.sum()))] = True
+    keep = keep_in_order(order, groups.codes, places.floors, places.total)
     by_order = keep.copy()
     if places.random_total:
         shuffled = np.argsort(hash_ids(scores.ids, seed=seed + 1))

@@ -22,7 +22,7 @@ TIERS = {
         ids scores score_warnings columns files reading records checkpoint score_files laws theory perceptron""",
     "data": "sources embeddings",
     "scores": "clustering training formulas recorder adapters metrics scoring",
-    "decisions": "scored_data projection selection pruning exporting evaluate sweeps",
+    "decisions": "scored_data projection selection comparison pruning exporting evaluate sweeps",
     "faces": "plots demo reproduce output_kinds describing verifying cleaning cli __main__",
 }
 ORDER = [unit for units in TIERS.values() for unit in units.split()]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from paredown import adapters as adapters
     from paredown import clustering as clustering
+    from paredown import comparison as comparison
     from paredown import embeddings as embeddings
     from paredown import evaluate as evaluate
     from paredown import laws as laws
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from paredown import theory as theory
     from paredown import training as training
     from paredown.cleaning import clean as clean
+    from paredown.comparison import MetricComparison as MetricComparison
+    from paredown.comparison import compare as compare
     from paredown.describing import info as info
     from paredown.embeddings import embed as embed
     from paredown.errors import PareError as PareError
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 # Where each public name lives; subpackages are their own home.
 _NAMES = {
     "cleaning": "clean",
+    "comparison": "MetricComparison compare",
     "describing": "info",
     "embeddings": "embed",
     "errors": "PareError",
@@ -75,8 +79,8 @@ _NAMES = {
     "sweeps": "sweep",
     "verifying": "verify",
 }
-_SUBPACKAGES = """adapters clustering embeddings evaluate laws metrics perceptron recorder reproduce sources sweeps
-    theory training"""
+_SUBPACKAGES = """adapters clustering comparison embeddings evaluate laws metrics perceptron recorder reproduce sources
+    sweeps theory training"""
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 _HOMES |= {name: name for name in _SUBPACKAGES.split()}
 

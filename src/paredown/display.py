@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paredown.errors import PareError
@@ -36,6 +36,18 @@ def html_card(title: str, facts: Mapping[str, object], notes: Iterable[str] = ()
     )
     items = "".join(f"<li>{_escaped(note)}</li>" for note in notes)
     return f"<table><caption>{_escaped(title)}</caption>{rows}</table>" + (f"<ul>{items}</ul>" if items else "")
+
+
+def html_grid(title: str, rows: Sequence[object], columns: Sequence[object], cells: Sequence[Sequence[object]]) -> str:
+    """A table with a heading for every row and column; everything that comes from data is escaped."""
+    head = "".join(f"<th>{_escaped(name)}</th>" for name in columns)
+    body = "".join(
+        f"<tr><th style='text-align:left'>{_escaped(name)}</th>"
+        + "".join(f"<td>{_escaped(cell)}</td>" for cell in line)
+        + "</tr>"
+        for name, line in zip(rows, cells, strict=True)
+    )
+    return f"<table><caption>{_escaped(title)}</caption><tr><td></td>{head}</tr>{body}</table>"
 
 
 def _escaped(value: object) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from paredown.comparison import MetricComparison
 from paredown.errors import PareError
 from paredown.evaluate import ClassComparison
 from paredown.sweeps.summary import curves_by_way
@@ -169,6 +170,67 @@ def sweep_picture(table: Any, path: Path) -> Path | None:
         for axes in grid[:, 0]:
             axes.set_ylabel("test error, %")
     return path
+
+
+def comparison_picture(comparison: MetricComparison, path: Path) -> None:
+    """Rank correlations of metrics, alike ones side by side, and how much of what they keep is the same.
+
+    Every pair is a curve in the colour that it has in the map; the mean of all pairs is black, and chance dotted.
+    """
+    count = len(comparison.metrics)
+    side = min(3.2 + 0.5 * count, 12.0)
+    beside = max(5.0, 0.7 * side)
+    size, layout = (side + beside + 0.6, max(4.6, side - 0.6)), {"width_ratios": (side, beside)}
+    with figure(path, size=size, ncols=2, gridspec_kw=layout) as (drawn, (left, right)):
+        image = _correlation_map(left, comparison)
+        drawn.colorbar(image, ax=left, label="Spearman's rank correlation", shrink=0.75, pad=0.02)
+        _overlap_curves(right, comparison, image)
+
+
+def _correlation_map(axes: Any, comparison: MetricComparison) -> Any:
+    order = comparison.order
+    matrix = comparison.spearman[np.ix_(order, order)]
+    names = [_short_name(comparison.metrics[place]) for place in order]
+    image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
+    size = 9 if len(order) <= 8 else 7 if len(order) <= 14 else 5
+    for row, column in np.ndindex(*matrix.shape):
+        rho = matrix[row, column]
+        text = f"{rho:.2f}".replace("-0.00", "0.00") if np.isfinite(rho) else "-"
+        color = "white" if abs(rho) > 0.65 else "black"
+        axes.text(column, row, text, ha="center", va="center", fontsize=size, color=color)
+    marks = {"rotation": 40, "ha": "right", "rotation_mode": "anchor", "parse_math": False}
+    axes.set_xticks(range(len(names)), names, **marks)
+    axes.set_yticks(range(len(names)), names, parse_math=False)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    axes.set_title(f"Rank correlation, {comparison.examples:,} examples", loc="left")
+    return image
+
+
+def _short_name(metric: str, most: int = 28) -> str:
+    """A metric's name, which is anyone's, as far as there is room for it."""
+    text = printable(metric)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _overlap_curves(axes: Any, comparison: MetricComparison, image: Any) -> None:
+    fractions = np.array(comparison.keep_fractions)
+    thin = 1.3 if len(comparison.metrics) <= 8 else 0.6
+    pairs = sorted(comparison.pairs, key=lambda pair: -comparison.overlaps[:, *pair].sum())
+    for a, b in pairs:
+        rho = comparison.spearman[a, b]
+        color = image.cmap(image.norm(rho)) if np.isfinite(rho) else "#bbbbbb"
+        named = f"{_short_name(comparison.metrics[a])}, {_short_name(comparison.metrics[b])}".replace("$", r"\$")
+        label = {pairs[0]: f"most: {named}", pairs[-1]: f"least: {named}"}.get((a, b))
+        style = {"linewidth": thin, "marker": ".", "markersize": 4, "label": label}
+        axes.plot(fractions, comparison.overlaps[:, a, b], color=color, **style)
+    axes.plot(fractions, comparison.mean_overlaps, color="black", linewidth=2.4, label="mean of all pairs")
+    axes.plot([0, 1], [0, 1], color=RANDOM_COLOR, linestyle=":", linewidth=1.6, label="chance")
+    axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="keep_fraction", ylabel="share of the kept examples in common")
+    axes.set_box_aspect(1)
+    axes.set_title(f"Overlap of what two metrics keep ({comparison.selection['strategy']})", loc="left")
+    axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.14))
 
 
 def _columns(points: Sequence[tuple[float, float, float]]) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ import typer
 
 # Each module registers its verbs with the app.
 from paredown.cli import (  # noqa: F401
+    compare_command,
     demo_command,
     embed_command,
     info_command,

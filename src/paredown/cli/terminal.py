@@ -22,6 +22,7 @@ from rich.text import Text
 from paredown.text import encodable, printable
 
 T = TypeVar("T")
+Side = Literal["left", "right"]  # which a column of a table is flush with
 _SLOT = "\ufdd0"  # no character: where a value goes in a template
 
 
@@ -99,14 +100,24 @@ class TextTable:
         title: above it, composed.
         columns: heading -> which side it is flush with.
         caption: below it, composed.
+        narrow: many columns, without lines between them.
     """
 
     def __init__(
-        self, title: Text, columns: Mapping[str, Literal["left", "right"]], *, caption: Text | None = None
+        self,
+        title: Text,
+        columns: Mapping[str, Side],
+        *,
+        caption: Text | None = None,
+        narrow: bool = False,
     ) -> None:
+        from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
-        self._table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+        lines: dict[str, Any] = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)} if narrow else {}
+        self._above = title if narrow else None  # or it would be folded to the width of a table of few columns
+        above = None if narrow else title
+        self._table = Table(title=above, caption=caption, title_justify="left", caption_justify="left", **lines)
         for heading, side in columns.items():
             self._table.add_column(compose("{}", heading), justify=side)
 
@@ -116,6 +127,8 @@ class TextTable:
 
     def show(self) -> None:
         """Print it."""
+        if self._above is not None:
+            _out.print(compose("\n[italic]{}[/]", self._above))
         _out.print(self._table)
 
 

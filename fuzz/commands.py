@@ -281,6 +281,22 @@ def _demo() -> int:
     return _cli("demo", "-o", "shown")()
 
 
+_COMPARE = ("compare", "scores.parquet", "-o", "compared.png")
+_COMPARABLE = _after(_vectors, _cli(*_SCORE, "--metric", "prototypes,supervised_prototypes", "-o", "scores.parquet"))
+
+
+def _compare(*options: str) -> Callable[[], int]:
+    """A comparison, drawn without matplotlib."""
+
+    def run() -> int:
+        from paredown.cli import compare_command as verb
+
+        verb._WRITERS[".png"] = lambda comparison, path: path.write_text(repr(comparison.to_dict()))
+        return _cli(*_COMPARE, *options)()
+
+    return run
+
+
 _TABLE = {"scores.parquet": ("scores.json",)}
 
 COMMANDS: dict[str, Command] = {
@@ -316,6 +332,10 @@ COMMANDS: dict[str, Command] = {
         _images, _cli("prune", "photos", "--encoder", "pixels", "--k", "2", "-o", "pruned"), {"pruned": ()}
     ),
     "prune-scores": Command(_SCORED, _cli("prune", "scores.parquet", "--memory", "1B", "-o", "pruned"), {"pruned": ()}),
+    "compare": Command(_COMPARABLE, _compare(), {"compared.png": ()}),
+    "compare-overwrite": Command(
+        _after(_COMPARABLE, _compare("--strategy", "easy")), _compare("--overwrite"), {"compared.png": ()}
+    ),
     "embed": Command(_images, _cli(*_EMBED), check=_store_is_whole_or_refused),
     "embed-resumed": Command(_half_embedded, _cli(*_EMBED), check=_store_is_whole_or_refused),
     "embed-overwrite": Command(

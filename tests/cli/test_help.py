@@ -22,6 +22,7 @@ from paredown.training.recipes import RECIPES
 # The options of every verb that users' scripts may rely on; none may disappear.
 _OPTIONS = {
     "": "--debug --install-completion --show-completion --version",
+    "compare": "--balance --json --keep-fraction --metric --out --overwrite --seed --strategy --top -o",
     "demo": "--json --out --repeats --seed -o",
     "embed": "--column --download --dtype --encoder --epochs --flip --ids --image-size --json --labels --memory "
     "--no-flip --on-error --out --overwrite --runtime --seed --shard-size --split --train-encoder "
@@ -79,7 +80,20 @@ def test_the_first_help_fits_a_screen(help_of) -> None:
     shown = help_of()
     assert len(shown.splitlines()) <= 36
     assert [line.split()[1] for line in shown.splitlines() if re.match(r"│ [a-z]", line)] == [
-        *("demo", "embed", "score", "prune", "export", "info", "sweep", "theory", "simulate", "reproduce", "verify"),
+        *(
+            "demo",
+            "embed",
+            "score",
+            "compare",
+            "prune",
+            "export",
+            "info",
+            "sweep",
+            "theory",
+            "simulate",
+            "reproduce",
+            "verify",
+        ),
         "clean",
     ]
 
@@ -89,6 +103,7 @@ def test_options_are_in_groups(help_of) -> None:
     common = ["Metric", "Training", "Input", "Scale", "Advanced"]
     assert panels("prune") == ["Arguments", "Basics", "Selection", *common]
     assert panels("score") == ["Arguments", "Basics", *common]
+    assert panels("compare") == ["Arguments", "Basics", "Selection", "Advanced"]
     assert panels("embed") == ["Arguments", "Basics", "Training", "Input", "Scale", "Advanced"]
 
 
@@ -100,6 +115,7 @@ def test_options_are_in_groups(help_of) -> None:
         ("embed", [*ENCODERS, "onnx", "torch"]),
         ("export", [*EXPORTS, "symbolic"]),
         ("reproduce", ["tiny", "cpu", "paper"]),
+        ("compare", [*STRATEGIES]),
     ],
 )
 def test_choices_are_those_of_the_registries(verb, names, help_of) -> None:

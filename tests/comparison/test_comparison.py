@@ -282,7 +282,7 @@ TINY = Scores(np.arange(3.0), np.arange(3), "tiny")
         ([HAND], {"keep_fractions": ()}, "keep_fractions must name at least one fraction"),
         ([HAND], {"balance": 0.5}, "a floor needs labels, and these scores have none; use balance=0"),
         ([HAND], {"balance": 1.5}, r"balance must be in \[0, 1\]"),
-        ([HAND], {"top": -1}, "top must be a whole number from 0 on, got -1"),
+        ([HAND], {"top": -1}, "top must be at least 0, got -1"),
         ([HAND], {"metrics": ["x", "w"]}, "unknown metric 'w'; available: x, y, z"),
         ([HAND | {"w": [1, 2]}], {"ids": IDS}, "there are 2 scores for 5 ids"),
         ([HAND | {"w": [[1], [2]]}], {}, "w: scores must be a one-dimensional array of numbers"),

@@ -74,9 +74,10 @@ def compare(
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare metrics: how alike they rank the examples, what each would keep, and what each costs.
+    """Compare metrics of the same examples.
 
-    Examples are matched by id.
+    How alike they rank the examples, what each would keep, where they disagree, and what each costs. Examples are
+    matched by id.
     """
     from paredown.comparison import KEEP_FRACTIONS
     from paredown.comparison import compare as compare_scores

@@ -16,7 +16,7 @@ from paredown.comparison.disputed_examples import disputed_examples
 from paredown.comparison.kept_overlaps import kept_overlaps, own_ties
 from paredown.comparison.metric_facts import metric_facts
 from paredown.correlations import centred_ranks, rank_correlations
-from paredown.errors import PareError, argument
+from paredown.errors import PareError, argument, check_least
 from paredown.ids import hash_ids
 from paredown.scores import Labels, Scores
 from paredown.selection import SelectionSettings, default_balance
@@ -95,8 +95,7 @@ def check_comparison(
             "strategy 'random' does not look at the scores, so that every metric would keep the same examples; choose "
             "another one."
         )
-    if isinstance(top, bool) or not isinstance(top, int) or top < 0:
-        raise PareError(f"{argument('top')} must be a whole number from 0 on, got {top!r}.")
+    check_least(0, top=top)
     return [SelectionSettings(float(fraction), strategy, seed=seed) for fraction in sorted(set(keep_fractions))]
 
 

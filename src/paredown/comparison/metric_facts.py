@@ -8,6 +8,7 @@ from typing import Any
 
 from paredown.metrics.registry import METRICS
 from paredown.scores import Scores
+from paredown.scoring.costs import plan_trainings
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def metric_facts(name: str, scores: Scores, *, largest_tie: int) -> MetricFacts:
     models, folds, reliability = (_number(report.get(key)) for key in ("models", "folds", "reliability"))
     usual = None
     if entry is not None:
-        trained = entry.trains([metric], len(scores)) if entry.trains is not None else []
+        trained = plan_trainings([metric], len(scores)) if entry.trains is not None else ()
         usual = sum(training.models for training in trained)
     return MetricFacts(
         name,

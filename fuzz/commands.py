@@ -291,7 +291,10 @@ def _compare(*options: str) -> Callable[[], int]:
     def run() -> int:
         from paredown.cli import compare_command as verb
 
-        verb._WRITERS[".png"] = lambda comparison, path: path.write_text(repr(comparison.to_dict()))
+        def draw(comparison: Any, path: Path) -> None:
+            path.write_text(repr(comparison.to_dict()))
+
+        verb._WRITERS[".png"] = draw
         return _cli(*_COMPARE, *options)()
 
     return run

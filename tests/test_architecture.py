@@ -23,7 +23,7 @@ TIERS = {
     "data": "sources embeddings",
     "scores": "clustering training formulas recorder adapters metrics scoring",
     "decisions": "scored_data projection selection comparison pruning exporting evaluate sweeps",
-    "faces": "plots demo reproduce output_kinds describing verifying cleaning cli __main__",
+    "faces": "plots demo reproduce output_kinds describing verifying cleaning report cli __main__",
 }
 ORDER = [unit for units in TIERS.values() for unit in units.split()]
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from paredown import metrics as metrics
     from paredown import perceptron as perceptron
     from paredown import recorder as recorder
+    from paredown import report as report
     from paredown import reproduce as reproduce
     from paredown import sources as sources
     from paredown import sweeps as sweeps
@@ -79,8 +80,8 @@ _NAMES = {
     "sweeps": "sweep",
     "verifying": "verify",
 }
-_SUBPACKAGES = """adapters clustering comparison embeddings evaluate laws metrics perceptron recorder reproduce sources
-    sweeps theory training"""
+_SUBPACKAGES = """adapters clustering comparison embeddings evaluate laws metrics perceptron recorder report reproduce
+    sources sweeps theory training"""
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 _HOMES |= {name: name for name in _SUBPACKAGES.split()}
 

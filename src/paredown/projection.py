@@ -21,7 +21,7 @@ from paredown.errors import PareError, unknown_name
 from paredown.threads import one_blas_thread
 
 Method = Literal["auto", "pacmap", "pca"]
-METHODS = ("auto", "pacmap", "pca")
+LAYOUTS = ("auto", "pacmap", "pca")
 LANDMARKS = 20_000
 _DIMENSIONS = 50  # that distances are measured in; the others of an embedding are mostly noise
 _FEWEST = 30  # rows from which PaCMAP finds neighbours enough
@@ -79,8 +79,8 @@ def project(vectors: NDArray[np.floating], *, seed: int = 0, method: Method = "a
 
 def fit_projection(landmarks: NDArray[np.floating], *, seed: int = 0, method: Method = "auto") -> Projection:
     """Lay out rows in a plane; `project` and maps of larger sources place the others."""
-    if method not in METHODS:
-        raise unknown_name("projection", method, METHODS)
+    if method not in LAYOUTS:
+        raise unknown_name("projection", method, LAYOUTS)
     if method == "pacmap" and find_spec("pacmap") is None:
         raise PareError("PaCMAP needs an extra: pip install 'paredown[report]'.")
     with one_blas_thread():

@@ -24,8 +24,8 @@ _PANELS = ("Basics", "Selection", "Metric", "Training", "Input", "Scale", "Advan
 
 # As one comes to need them; others follow.
 _ORDER = (
-    *("demo", "embed", "score", "compare", "prune", "export", "info", "sweep", "theory", "simulate", "reproduce"),
-    *("verify", "clean"),
+    *("demo", "embed", "score", "compare", "prune", "export", "report", "info", "sweep", "theory", "simulate"),
+    *("reproduce", "verify", "clean"),
 )
 
 # What people type who know other tools: word -> option.

@@ -18,6 +18,7 @@ from paredown.cli.app import (
     input_option,
     selection_option,
 )
+from paredown.cli.report_command import check_report_name, report_result, show_report
 from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
 from paredown.cli.source_options import IdFile, Sources, TrustSource, read_column, show_warnings
 from paredown.cli.terminal import TextTable, aside, compose, emit, progress_bar, say
@@ -25,6 +26,7 @@ from paredown.errors import PareError
 from paredown.text import quoted
 
 if TYPE_CHECKING:
+    from paredown.report import ReportSummary
     from paredown.selection import Selection
 
 _BALANCE_LOSS = 0.05  # of b, above which there is advice
@@ -62,6 +64,9 @@ def prune(
     keep_fraction: Annotated[
         float, typer.Option(metavar="F", help="Fraction of the examples to keep, in (0, 1].")
     ] = 0.8,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page to look at, see `paredown report`.")
+    ] = None,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -76,10 +81,13 @@ def prune(
     from paredown.selection import SelectionSettings
 
     checkpoint = parts_folder(out)
-    check_distinct(out, scoring.embeddings, scoring.save_model)
+    check_distinct(out, scoring.embeddings, scoring.save_model, report)
     given_files = (scoring.labels, scoring.ids, scoring.model, scoring.warm_start)
-    check_all_apart((out, scoring.embeddings, scoring.save_model), [*sources, *given_files])
+    check_all_apart((out, scoring.embeddings, scoring.save_model, report), [*sources, *given_files])
     current.writes(out, overwrite=overwrite, folder=True, parts=checkpoint, sources=sources)
+    if report is not None:
+        check_report_name(report)
+        current.writes(report, overwrite=overwrite, sources=sources)
     scoring.check()
     settings: dict[str, Any] = vars(selecting) | {"keep_fraction": keep_fraction, "seed": scoring.seed}
     SelectionSettings(**{**settings, "balance": selecting.balance or 0.0}).check()
@@ -120,6 +128,7 @@ def prune(
         scoring=options,
         **settings,
     )
+    written = None if report is None else _write_report(out, report, scoring.embeddings, overwrite)
     table, b = kept.class_table(), kept.balance_scores()
     result = {
         "out": str(out),
@@ -128,7 +137,7 @@ def prune(
         "balance_score": b,
         "classes": [] if table is None else table.to_pylist(),
         **kept.provenance(),
-    }
+    } | ({} if written is None or report is None else {"report_page": report_result(written, report)})
 
     def show() -> None:
         show_scoring(kept.rows.provenance)
@@ -140,9 +149,17 @@ def prune(
         else:
             classes = " and class table" if (out / "classes.csv").exists() else ""
             say("Manifest, with its provenance,{} written to [bold]{}[/].", classes, out)
+        if written is not None and report is not None:
+            show_report(written, report)
         say("Next: paredown export {} --to ids -o kept.txt   (see paredown export --help)", quoted(out))
 
     emit(result, as_json=as_json, show=show)
+
+
+def _write_report(out: Path, report: Path, embeddings: Path | None, overwrite: bool) -> ReportSummary:
+    from paredown.report import write_report
+
+    return write_report(out, report, embeddings=embeddings, overwrite=overwrite, track=progress_bar)
 
 
 @app.command(epilog="Example: `paredown export pruned --to indices -o kept.npy`")

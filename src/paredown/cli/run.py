@@ -18,6 +18,7 @@ from paredown.cli import (  # noqa: F401
     embed_command,
     info_command,
     prune_command,
+    report_command,
     reproduce_command,
     score_command,
     simulate_command,

@@ -272,7 +272,7 @@ def _results(plan: SweepPlan) -> dict[Run, dict[str, Any]]:
     return {run: result for run, result in found.items() if result is not None}
 
 
-_MEASURED = {
+MEASURED = {
     "kept": pa.int64(),
     "steps": pa.int64(),
     "test_error": pa.float64(),
@@ -293,7 +293,7 @@ def _collect(plan: SweepPlan) -> pa.Table:
     settings = [asdict(run) for run in results]
     names = [plan.files[run].stem for run in results]
     columns: dict[str, Any] = {key: pa.array([run[key] for run in settings]) for key in settings[0]} if settings else {}
-    columns |= {key: pa.array([r.get(key) for r in results.values()], kind) for key, kind in _MEASURED.items()}
+    columns |= {key: pa.array([r.get(key) for r in results.values()], kind) for key, kind in MEASURED.items()}
     table = pa.table({"run": names, **columns}).replace_schema_metadata(provenance_metadata(plan.identity))
     timings = pa.table({"run": names, "seconds": [result["seconds"] for result in results.values()]})
     for name, content in (("results", table), ("timings", timings)):

@@ -1,0 +1,6 @@
+"""Reports: one static HTML file that people like to look at, of a manifest, of scores, or of a sweep."""
+
+from __future__ import annotations
+
+from paredown.report.writing import ReportSummary as ReportSummary
+from paredown.report.writing import write_report as write_report

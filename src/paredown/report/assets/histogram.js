@@ -1,0 +1,59 @@
+// Histograms of scores, kept and dropped stacked. Scores stand hardest first, so a bin is a range of rows: the page
+// needs no scores to count them.
+
+const HEIGHT = 250, LEFT = 56, BOTTOM = 40, TOP = 8;
+
+/** Counts of kept and dropped rows in every bin, of one class or of all. Bins go from low scores to high ones. */
+function countBins(rows, keep, edges, code = null) {
+  const bins = edges.length - 1;
+  const kept = new Array(bins).fill(0), dropped = new Array(bins).fill(0);
+  for (let bin = 0; bin < bins; bin++) {
+    for (let rank = edges[bin + 1]; rank < edges[bin]; rank++) {
+      if (code !== null && rows.codes[rank] !== code) continue;
+      if (keep[rank]) kept[bin] += 1;
+      else dropped[bin] += 1;
+    }
+  }
+  return { kept, dropped };
+}
+
+function drawHistogram(place, { kept, dropped }, values, { small = false, title }) {
+  const bins = kept.length, most = Math.max(1, ...kept.map((number, bin) => number + dropped[bin]));
+  const [left, bottom] = small ? [4, 4] : [LEFT, BOTTOM];
+  const [width, height] = small ? [220, 90] : [Math.max(300, place.clientWidth), HEIGHT];
+  const x = (bin) => left + ((width - left - 8) * bin) / bins;
+  const y = (count) => height - bottom - ((height - bottom - TOP) * count) / most;
+  const picture = drawing("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
+  if (!small) {
+    for (const count of niceSteps(most)) {
+      picture.append(
+        drawing("line", { class: "grid", x1: left, x2: width - 8, y1: y(count), y2: y(count) }),
+        drawing("text", { x: left - 6, y: y(count) + 4, "text-anchor": "end" }, grouped(count)),
+      );
+    }
+    for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+      const value = values[0] + share * (values[1] - values[0]);
+      const anchor = share === 1 ? "end" : share === 0 ? "start" : "middle";
+      picture.append(drawing("text", { x: x(share * bins), y: height - 22, "text-anchor": anchor }, significant(value)));
+    }
+    picture.append(drawing("text", { x: width / 2, y: height - 4, "text-anchor": "middle" }, "score (higher is harder)"));
+  }
+  for (let bin = 0; bin < bins; bin++) {
+    const wide = Math.max(0.5, x(bin + 1) - x(bin) - (small ? 0.5 : 1));
+    const low = values[0] + (bin / bins) * (values[1] - values[0]);
+    const high = values[0] + ((bin + 1) / bins) * (values[1] - values[0]);
+    const about = `scores ${significant(low)} to ${significant(high)}: ${grouped(kept[bin])} kept, ${grouped(dropped[bin])} dropped`;
+    const bar = (kind, from, to) =>
+      drawing("rect", { class: kind, x: x(bin), width: wide, y: y(to), height: Math.max(0, y(from) - y(to)) });
+    const group = drawing("g", {}, bar("kept", 0, kept[bin]), bar("dropped", kept[bin], kept[bin] + dropped[bin]));
+    group.prepend(drawing("title", {}, about));
+    picture.append(group);
+  }
+  place.replaceChildren(picture);
+}
+
+function niceSteps(most) {
+  const rough = most / 4, power = 10 ** Math.floor(Math.log10(Math.max(1, rough)));
+  const step = Math.max(1, power * [1, 2, 5, 10].find((factor) => factor * power >= rough));
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
+}

@@ -1,0 +1,174 @@
+"""`write_report`: from what is on disk to one HTML file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from paredown.errors import PareError, argument
+from paredown.files import check_apart, check_output, file_digest, finished_request, new_output
+from paredown.output_kinds import find_output
+from paredown.progress import Track, silent
+from paredown.projection import Method
+from paredown.records import digest
+from paredown.report.embedding_map import NOTHING, look_at_embeddings
+from paredown.report.exhibits import MOST_EXHIBITS, gather_exhibits
+from paredown.report.pruned_page import PrunedPage
+from paredown.report.recut_data import RankedRows
+from paredown.report.sweep_page import SweepPage
+from paredown.score_files import is_scores, manifest_file, read_manifest, read_scores, score_files
+from paredown.scores import Scores
+from paredown.selection import Selection, select
+from paredown.text import quoted
+from paredown.version import __version__
+
+
+@dataclass(frozen=True)
+class ReportSummary:
+    """What was written.
+
+    Attributes:
+        kind: what the page is about: `manifest`, `table of scores` or `sweep`.
+        size: of the file in bytes.
+        notes: what could not be shown, and why.
+        already: whether the same report was there before, and nothing was changed.
+    """
+
+    kind: str
+    size: int
+    notes: tuple[str, ...] = ()
+    already: bool = False
+
+
+def write_report(
+    of: str | Path | Selection | Scores,
+    out: str | Path,
+    *,
+    source: str | Path | None = None,
+    embeddings: str | Path | None = None,
+    texts: ArrayLike | str | None = None,
+    metric: str | None = None,
+    keep_fraction: float = 0.8,
+    strategy: str = "hard",
+    balance: float | None = None,
+    projection: Method | None = "auto",
+    exhibits: int = MOST_EXHIBITS,
+    trust_source: bool = False,
+    seed: int = 0,
+    overwrite: bool = False,
+    track: Track = silent,
+) -> ReportSummary:
+    """Write a page about a manifest, scores or a sweep that any browser opens from disk, without a network.
+
+    Args:
+        of: a manifest or the folder `prune` wrote, a table of scores, the folder of a sweep, a `Selection` or `Scores`.
+        out: the HTML file to write.
+        source: where the data are now, if they moved since they were scored.
+        embeddings: a source of the embeddings, if images were scored and their embeddings kept elsewhere.
+        texts: for examples that are texts: one for each, or the name of the column of the source that holds them.
+        metric: which column of a table holds the scores, if it has several.
+        keep_fraction, strategy, balance: what the page of scores opens with; a manifest has its own.
+        projection: how the map is laid out: `pacmap`, `pca`, `auto`, or None for no map.
+        exhibits: how many examples the page holds pictures or texts of, about.
+        trust_source: take the data although they changed since they were scored.
+        seed: decides the layout of the map.
+        overwrite: replace an earlier report.
+        track: reports progress.
+    """
+    out = Path(out)
+    if out.suffix not in (".html", ".htm"):
+        raise PareError(f"a report is an HTML file; name the output {out.with_suffix('.html').name}.")
+    if exhibits < 0:
+        raise PareError(f"{argument('exhibits')} must not be negative, got {exhibits}.")
+    read = [Path(given) for given in (of, source, embeddings) if isinstance(given, str | Path)]
+    check_apart(out, read, folder=False)
+    if isinstance(of, str | Path) and is_sweep(Path(of)):
+        return _write(SweepPage.of(Path(of)).html(), out, ReportSummary("sweep", 0), None, overwrite, read)
+    options = {"keep_fraction": keep_fraction, "strategy": strategy, "balance": balance, "metric": metric}
+    request = _request(of, texts, options | {"map": projection, "exhibits": exhibits, "seed": seed, "read": read[1:]})
+    if not overwrite and request is not None and finished_request(out) == request:
+        return ReportSummary("manifest", out.stat().st_size, already=True)
+    check_output(out, overwrite=overwrite, sources=read)
+    rows, pruned = _selected(of, **options)
+    shown = NOTHING
+    if projection is not None:
+        shown = look_at_embeddings(
+            rows, embeddings=embeddings, method=projection, trust_source=trust_source, seed=seed, track=track
+        )
+    examples = gather_exhibits(
+        rows,
+        also=shown.shown_duplicates,
+        source=source,
+        texts=texts,
+        trust_source=trust_source,
+        most=exhibits,
+        track=track,
+    )
+    named = of if isinstance(of, str | Path) else "manifest.parquet"
+    content = PrunedPage(rows, pruned, _name_of(rows.scores, named), quoted(named), shown, examples)
+    notes = tuple(note for note in (examples.note, shown.note) if note)
+    summary = ReportSummary("manifest" if pruned else "table of scores", 0, notes)
+    return _write(content.html(), out, summary, request, overwrite, read)
+
+
+def _write(
+    text: str, out: Path, summary: ReportSummary, request: str | None, overwrite: bool, read: list[Path]
+) -> ReportSummary:
+    with new_output(out, overwrite=overwrite, sources=read, request=request) as part:
+        part.write_text(text, encoding="utf-8")
+    return replace(summary, size=out.stat().st_size)
+
+
+def _request(of: Any, texts: Any, options: dict[str, Any]) -> str | None:
+    """A hash of all that a page depends on; None where that is in memory. Scores know the data they were made from."""
+    if not isinstance(of, str | Path) or not (texts is None or isinstance(texts, str)):
+        return None
+    tables = [file_digest(file) for file in score_files(of) if file.is_file()]
+    options = {name: [str(item) for item in value] if name == "read" else value for name, value in options.items()}
+    return digest({"paredown": __version__, "of": str(of), "tables": tables, "texts": texts, **options})
+
+
+def _name_of(scores: Scores, path: str | Path) -> str:
+    """What the data are called: their folder or file, or else the manifest's."""
+    source = scores.provenance.get("source", {})
+    location = source.get("images", source).get("location")
+    return Path(str(location)).name if location else Path(path).name
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether a folder is that of a sweep, finished or not."""
+    output = find_output(path) if path.is_dir() else None
+    return output is not None and output.kind == "sweep"
+
+
+def _selected(of: Any, *, metric: str | None, **selecting: Any) -> tuple[RankedRows, bool]:
+    """The rows, and whether they were pruned or the selection is only proposed."""
+    if isinstance(of, Selection):
+        return _ranked(of), True
+    if isinstance(of, str | Path):
+        if not Path(of).exists():
+            raise PareError(f"{of}: there is no such file or folder.")
+        if not is_scores(of):
+            raise PareError(
+                f"{of}: neither a manifest, nor a table of scores, nor a sweep; make one with `paredown prune`, "
+                "`paredown score` or `paredown sweep`."
+            )
+        file = manifest_file(of)
+        if file.is_file() and _has_keep(file):
+            scores, keep = read_manifest(of)
+            return RankedRows.of(scores, keep, scores.provenance.get("selection")), True
+        of = read_scores(of, metric=metric)
+    return _ranked(select(of, **selecting)), False
+
+
+def _ranked(kept: Selection) -> RankedRows:
+    return RankedRows.of(kept.scores, kept.keep, kept.recipe)
+
+
+def _has_keep(file: Path) -> bool:
+    import pyarrow.parquet as pq
+
+    return "keep" in pq.read_schema(file).names

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from paredown.clustering.kernels import nearest
 from paredown.embeddings import SHARD_SIZE
 from paredown.embeddings.encoders import Encoder
+from paredown.embeddings.encoders.pipeline import AHEAD
 from paredown.embeddings.encoders.pixel_pca import COMPONENTS, PCA_SAMPLE, thumbnail
 from paredown.errors import PareError
 from paredown.ids import id_array
@@ -33,6 +34,7 @@ except ImportError:  # Windows
     resource = None
 
 _BATCHES = 3  # per epoch of a timed training
+_FEW, _MORE = 4, 8  # images that are encoded at once: what the second number takes more grows with the batch
 _PIECE = 512, 4096  # rows that are compared with so many others at most, to see how long it takes
 
 
@@ -189,13 +191,15 @@ def _scoring_images(source: ImageSource, encoder: Encoder | None) -> ScoringCost
         shrinking = _seconds(lambda: [thumbnail(image) for image in some]) / len(some)
         memory = min(n, PCA_SAMPLE) * 3_072 + 64 * n
         return ScoringCost(n, None, None, memory, 2 * n * (reading + shrinking), _disk(n, COMPONENTS))
-    some = some[:4]
+    prepared = [encoder.prepare(image) for image in islice(cycle(some), _MORE)]
+    preparing = _seconds(lambda: [encoder.prepare(image) for image in some]) / len(some)
+    dim = encoder.encode(prepared[:_FEW]).shape[1]  # loads what is loaded with the first images
     before = peak_memory()
-    vectors = encoder.encode([encoder.prepare(image) for image in some])  # the first time is slower than the rest
-    activations = (peak_memory() - before) * (encoder.batch_size - len(some)) // len(some)  # of a whole batch
-    encoding = _seconds(lambda: encoder.encode([encoder.prepare(image) for image in some])) / len(some)
-    dim = vectors.shape[1]
-    memory = activations + min(4 * dim * n, 2**29) + 64 * n  # fitting takes more than embedding
+    encoder.encode(prepared)
+    of_one = max(0, peak_memory() - before) // (_MORE - _FEW)
+    encoding = preparing + _seconds(lambda: encoder.encode(prepared)) / _MORE
+    waiting = (AHEAD + encoder.batch_size) * getattr(prepared[0], "nbytes", 0)
+    memory = max(0, encoder.batch_size - _MORE) * of_one + waiting + min(4 * dim * n, 2**29) + 64 * n
     return ScoringCost(n, None, None, memory, n * (reading + encoding), _disk(n, dim))
 
 

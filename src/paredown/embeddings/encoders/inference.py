@@ -192,6 +192,9 @@ def _session(model: str | bytes, *, name: str = "the exported model") -> Forward
     options.log_severity_level = 3  # errors only
     # Waiting threads that spin share the cores with the threads that decode; not measured apart.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # A plan of all allocations takes as much again as the activations: 1.28 in place of 1.00 GiB for a batch of 32 of
+    # EfficientNet-Lite0, in the same time.
+    options.enable_mem_pattern = False
     try:
         session = onnxruntime.InferenceSession(model, options, providers=wanted)
         run = _Session(session)  # which asks for names that may not be text

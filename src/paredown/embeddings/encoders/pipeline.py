@@ -23,7 +23,7 @@ from paredown.sources import ImageSource, OnError, Skipped
 from paredown.sources.image_decoding import decode_image
 from paredown.workers import available_cores
 
-_AHEAD = 64  # prepared images that may wait: about two batches, 40 MB at 224 x 224
+AHEAD = 64  # prepared images that may wait: about two batches, 40 MB at 224 x 224
 
 
 class Encoded(NamedTuple):
@@ -58,7 +58,7 @@ def prepared_images(
             return Skipped(name, f"cannot be prepared: {error}")
 
     check_least(1, workers=workers)
-    yield from work_ahead(work, _files(source, rows), workers=workers, ahead=_AHEAD)
+    yield from work_ahead(work, _files(source, rows), workers=workers, ahead=AHEAD)
 
 
 def work_ahead(work: Callable[[Any], Any], items: Iterable[Any], *, workers: int, ahead: int) -> Iterator[Any]:

@@ -180,7 +180,8 @@ def comparison_picture(comparison: MetricComparison, path: Path) -> None:
     count = len(comparison.metrics)
     side = min(3.2 + 0.5 * count, 12.0)
     beside = max(5.0, 0.7 * side)
-    size, layout = (side + beside + 0.6, max(4.6, side - 0.6)), {"width_ratios": (side, beside)}
+    names = 0.05 * max(len(_short_name(name)) for name in comparison.metrics)  # as high as they are written
+    size, layout = (side + beside + 0.6, max(4.6, side - 1.5 + names)), {"width_ratios": (side, beside)}
     with figure(path, size=size, ncols=2, gridspec_kw=layout) as (drawn, (left, right)):
         image = _correlation_map(left, comparison)
         drawn.colorbar(image, ax=left, label="Spearman's rank correlation", shrink=0.75, pad=0.02)
@@ -224,6 +225,7 @@ def _overlap_curves(axes: Any, comparison: MetricComparison, image: Any) -> None
         named = f"{_short_name(comparison.metrics[a])}, {_short_name(comparison.metrics[b])}".replace("$", r"\$")
         label = {pairs[0]: f"most: {named}", pairs[-1]: f"least: {named}"}.get((a, b))
         style = {"linewidth": thin, "marker": ".", "markersize": 4, "label": label}
+        axes.plot(fractions, comparison.overlaps[:, a, b], color="#999999", linewidth=thin + 0.4)  # 0 is white
         axes.plot(fractions, comparison.overlaps[:, a, b], color=color, **style)
     axes.plot(fractions, comparison.mean_overlaps, color="black", linewidth=2.4, label="mean of all pairs")
     axes.plot([0, 1], [0, 1], color=RANDOM_COLOR, linestyle=":", linewidth=1.6, label="chance")

@@ -56,7 +56,8 @@ GROUPS = {
         ),
     ),
     "streamed": Group(
-        ("selection/streamed/*.py",), ("selection/test_streamed.py", "test_score_warnings.py", "test_values.py")
+        ("selection/streamed/*.py", "score_table.py", "class_codes.py"),
+        ("selection/test_streamed.py", "test_score_warnings.py", "test_values.py"),
     ),
     "summary": Group(("sweeps/summary.py",), ("sweeps/test_summary.py",)),
     "values": Group(("columns.py", "ids.py", "scores.py"), ("test_values.py", "test_ids.py")),

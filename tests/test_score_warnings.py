@@ -19,7 +19,7 @@ from paredown.score_files import read_scores
 from paredown.score_warnings import Magnitudes, Tie, constant_warning, crowding_warning, score_warnings, tie_warning
 from paredown.scores import Labels, Scores
 from paredown.selection.streamed import Limits, open_table, select_streamed
-from paredown.selection.streamed import streaming as streaming_module
+from paredown.selection.streamed import survey as survey_module
 
 TINY = Limits(rows=64, candidates=20, cells=64)
 
@@ -278,7 +278,7 @@ def test_the_extra_pass_is_made_only_where_scores_may_crowd(
     tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    monkeypatch.setattr(streaming_module, "crowding_warning", lambda *args: calls.append(1))
+    monkeypatch.setattr(survey_module, "crowding_warning", lambda *args: calls.append(1))
     for name, values in (("good", rng.normal(size=5_000)), ("bad", rng.normal(size=5_000) ** 15)):
         pq.write_table(pa.table({"id": np.arange(5_000), "score": values}), tmp_path / f"{name}.parquet")
         select_streamed(open_table(tmp_path / f"{name}.parquet"), keep_fraction=0.5)

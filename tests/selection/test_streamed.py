@@ -20,7 +20,8 @@ import paredown as pdn
 from paredown.errors import PareError
 from paredown.score_files import read_scores
 from paredown.selection import STRATEGIES, Limits, open_table, select_streamed
-from paredown.selection.streamed import narrowing as narrowing_module
+from paredown.selection.strategies import STRATIFIED_BINS
+from paredown.selection.streamed.cuts import Search
 from paredown.units import format_size, parse_size
 
 TINY = Limits(rows=7, candidates=3, cells=256)  # many blocks, hardly any room: everything has to be refined
@@ -115,6 +116,7 @@ def test_streamed_is_the_in_memory_selection_bit_for_bit(table, options, sizes, 
         assert len(kept) == len(expected)
         assert kept.notes == expected.notes
         assert kept.recipe == expected.recipe
+        assert kept.rows.classes() is None or kept.class_table().equals(expected.class_table())
         kept.write(Path(folder) / "manifest.parquet")
         written = pq.read_table(Path(folder) / "manifest.parquet")
         in_memory = expected.manifest()
@@ -157,19 +159,18 @@ def test_memory_is_bounded_by_the_limits(tmp_path, rng, monkeypatch, kind, strat
     columns = {"id": np.arange(n), "score": values.astype(kind), "label": labels}
     pq.write_table(pa.table(columns), tmp_path / "s.parquet", row_group_size=7_001)
     collected, cells = [], []
-    collect, narrow = narrowing_module._collect, narrowing_module._Search.narrow
+    settle, narrow = Search.settle, Search.narrow
 
-    def counting_candidates(*arguments):
-        found = collect(*arguments)
-        collected.append(len(found.rows))
-        return found
+    def counting_candidates(search, rows, *more):
+        collected.append(len(rows))
+        settle(search, rows, *more)
 
     def counting_cells(search, before):
         cells.append(before.size)
         return narrow(search, before)
 
-    monkeypatch.setattr(narrowing_module, "_collect", counting_candidates)
-    monkeypatch.setattr(narrowing_module._Search, "narrow", counting_cells)
+    monkeypatch.setattr(Search, "settle", counting_candidates)
+    monkeypatch.setattr(Search, "narrow", counting_cells)
     options = {"keep_fraction": 0.3, "strategy": strategy, "balance": 0.0 if strategy == "stratified" else 0.5}
     kept = select_streamed(open_table(tmp_path / "s.parquet"), limits=limits, **options)
     expected = pdn.select(read_scores(tmp_path / "s.parquet"), **options)
@@ -189,6 +190,17 @@ def test_more_classes_than_the_first_block_shows(tmp_path, rng) -> None:
     expected = pdn.select(read_scores(tmp_path / "s.parquet"), **options)
     np.testing.assert_array_equal(kept.keep, expected.keep)
     assert kept.class_table()["class"].to_pylist() == list(expected.scores.labels.classes)
+
+
+@pytest.mark.parametrize("n_classes", [1, STRATIFIED_BINS])
+def test_kept_of_classes_is_not_taken_for_kept_of_bins(tmp_path, rng, n_classes) -> None:
+    n = 2_000
+    columns = {"id": np.arange(n), "score": rng.random(n), "label": rng.permutation(np.arange(n) % n_classes)}
+    pq.write_table(pa.table(columns), tmp_path / "s.parquet")
+    options = {"keep_fraction": 0.3, "strategy": "stratified", "balance": 0.0, "mix_random": 0.2}
+    kept = select_streamed(open_table(tmp_path / "s.parquet"), limits=TINY, **options)
+    expected = pdn.select(read_scores(tmp_path / "s.parquet"), **options)
+    assert kept.class_table().equals(expected.class_table())
 
 
 # --- as a user meets it --------------------------------------------------------------------------------------------
@@ -216,8 +228,6 @@ def test_prune_streams_when_memory_is_short(paredown, shards, tmp_path) -> None:
         files = sorted(p.name for p in (tmp_path / name).iterdir())
         assert files == [".paredown", "classes.csv", "manifest.json", "manifest.parquet"]
     streamed, whole = reports["streamed"], reports["whole"]
-    for row in whole["classes"]:
-        row["score_median"] = None  # the one thing a streamed run does not know
     assert streamed | {"out": ""} == whole | {"out": ""}
     (one, one_keep), (two, two_keep) = (pdn.read_manifest(tmp_path / name) for name in ("streamed", "whole"))
     np.testing.assert_array_equal(one_keep, two_keep)
@@ -250,7 +260,7 @@ def use(source, out: Path, **options) -> dict:
         "manifest": kept.manifest().to_pylist(),
         "batches": [row for batch in kept.batches() for row in batch.to_pylist()],
         "kept batches": [row for batch in kept.batches(["score", "id"], kept_only=True) for row in batch.to_pylist()],
-        "classes": None if classes is None else classes.drop_columns(["score_median"]).to_pylist(),
+        "classes": None if classes is None else classes.to_pylist(),
         "balance": kept.balance_scores(),
         "written": out.read_bytes(),
     }

@@ -16,13 +16,13 @@ from paredown.errors import PareError, argument
 from paredown.ids import hash_ids, id_array
 from paredown.progress import Track, silent
 from paredown.score_files import read_scores
+from paredown.score_table import ScoreTable, open_table
 from paredown.score_warnings import Tie, constant_warning, score_warnings, tie_warning
 from paredown.scores import Labels, Scores
 from paredown.selection.floors import Quota, best_of_each, class_notes, default_balance, first_allowed, keep_in_order
 from paredown.selection.selection import RowsInMemory, Selection
 from paredown.selection.selection_settings import SelectionSettings
 from paredown.selection.strategies import MERITS, STRATEGIES
-from paredown.selection.streamed.score_table import ScoreTable, open_table
 from paredown.selection.streamed.streaming import select_streamed
 from paredown.units import parse_size
 

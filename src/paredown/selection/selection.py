@@ -43,7 +43,7 @@ class ClassCounts(NamedTuple):
     counts: NDArray[np.int64]
     kept: NDArray[np.int64]
     lowest: NDArray[np.floating]
-    medians: NDArray[np.floating] | None  # not known of a table that is streamed: it would take another pass
+    medians: NDArray[np.floating]
     highest: NDArray[np.floating]
 
 
@@ -179,20 +179,19 @@ class Selection(Introduced):
     def class_table(self) -> pa.Table | None:
         """Per class (or cluster, without labels): examples, kept, and lowest, median and highest score.
 
-        A class without examples has no scores, and a selection that was streamed has no medians: these are null.
+        A class without examples has no scores: these are null.
         """
         classes = self.rows.classes()
         if classes is None:
             return None
         seen = classes.counts > 0
-        medians = pa.nulls(len(seen), pa.from_numpy_dtype(classes.lowest.dtype))
         columns = {
             classes.kind: pa.array(classes.names, pa.string()),
             "examples": classes.counts,
             "kept": classes.kept,
             "kept_fraction": classes.kept / np.maximum(classes.counts, 1),
             "score_min": pa.array(classes.lowest, mask=~seen),
-            "score_median": medians if classes.medians is None else pa.array(classes.medians, mask=~seen),
+            "score_median": pa.array(classes.medians, mask=~seen),
             "score_max": pa.array(classes.highest, mask=~seen),
         }
         return pa.table(columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paredown.selection.streamed.score_table import ScoreTable, open_table
+from paredown.score_table import ScoreTable, open_table
 from paredown.selection.streamed.sort_keys import Limits
 from paredown.selection.streamed.streaming import select_streamed
 

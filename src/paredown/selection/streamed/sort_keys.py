@@ -1,24 +1,25 @@
 """One sortable key per row: a strategy as an order of whole numbers, lowest first.
 
-The first number of a row's key is the bits of its score (negated if the hardest come first), turned so that they sort
-as the scores do; the second is the seeded hash of its id, which breaks ties.
+The key of a row is the bits of its score (negated if the hardest come first), turned so that they sort as the scores
+do. Rows with equal keys are in the order of their ties, the seeded hashes of their ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.class_codes import ClassCodes
 from paredown.errors import PareError
 from paredown.ids import hash_ids
 from paredown.progress import Track, silent
+from paredown.score_table import Block, ScoreTable
 from paredown.selection.strategies import distances
-from paredown.selection.streamed.class_codes import ClassCodes
-from paredown.selection.streamed.score_table import Block, ScoreTable
 
 
 @dataclass(frozen=True)
@@ -30,82 +31,20 @@ class Limits:
     cells: int = 2**21  # of the histogram, over all classes
 
 
-def sortable(values: NDArray[Any]) -> NDArray[Any]:
-    """Unsigned whole numbers of the same width in the same order, given values without negative zeros."""
-    if values.dtype.kind == "u":
-        return values
-    bits = values.view(f"i{values.itemsize}")
-    turned = bits >> (8 * values.itemsize - 1)
-    turned |= np.iinfo(bits.dtype).min
-    turned ^= bits
-    return turned.view(f"u{values.itemsize}")
-
-
-def unsortable(keys: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The values of some keys: the inverse of `sortable`."""
-    if dtype.kind == "u":
-        return keys
-    keys = keys.astype(f"u{dtype.itemsize}")
-    top = keys.dtype.type(1 << (8 * dtype.itemsize - 1))
-    return np.where(keys & top, keys ^ top, ~keys).view(dtype)
-
-
-@dataclass(frozen=True)
-class Order:
-    """How rows are sorted, lowest first: by a value made of the score or the hash, then by the hash."""
-
-    by: Literal["hard", "easy", "hash", "distance"]
-    seed: int
-    median: Any = None  # of the scores, for distances from it
-
-    @property
-    def by_hash(self) -> bool:
-        return self.by == "hash"
-
-    def values(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
-        """What scores are sorted by, both zeros being one."""
-        if self.by == "distance":
-            scores = distances(scores, self.median)
-        wide = scores.astype(np.float32) if scores.dtype == np.float16 else scores
-        zero = wide.dtype.type(0)
-        return zero - wide if self.by == "hard" else wide + zero
-
-    def scores_at(self, keys: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.floating]:
-        """The scores of some keys, or NaN where a key does not tell it."""
-        if self.by not in ("hard", "easy"):
-            return np.full(len(keys), np.nan)
-        values = unsortable(keys, self.values(np.empty(0, dtype)).dtype)
-        return (-values if self.by == "hard" else values).astype(dtype)
-
-    def ties(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        return ~hashes if self.by == "easy" else hashes  # the easiest first is the reverse of the hardest first
-
-
 class Rows:
-    """A block in the terms of orders; ids are looked at only where a hash is needed."""
+    """A block of rows with their scores and classes; hashes and keys are made when asked for."""
 
     def __init__(self, table: ScoreTable, block: Block, codes: NDArray[np.intp]) -> None:
         self.table, self.block, self.codes = table, block, codes
         self.scores = table.scores(block)
-
-    def __len__(self) -> int:
-        return len(self.block)
+        self.keys: dict[Ranking, NDArray[Any]] = {}  # made already
 
     def hashes(self, seed: int, chosen: NDArray[np.int64] | None = None) -> NDArray[np.uint64]:
-        """Hashes of the ids of all rows or of some; read from the table if the pass did not read ids."""
+        """Hashes of the ids of all rows or of some; looked up in the table if the pass did not read ids."""
         if "id" in self.block.columns.schema.names:
             return hash_ids(self.table.ids(self.block, chosen), seed=seed)
         assert chosen is not None
         return hash_ids(self.table.ids_at(self.block.first + chosen), seed=seed)
-
-    def values(self, order: Order) -> NDArray[Any]:
-        return self.hashes(order.seed) if order.by_hash else order.values(self.scores)
-
-    def keys(self, order: Order) -> NDArray[Any]:
-        return sortable(self.values(order))
-
-    def ties(self, order: Order, chosen: NDArray[np.int64]) -> NDArray[np.uint64]:
-        return order.ties(self.hashes(order.seed, chosen))
 
     def check_finite(self) -> None:
         if not (np.isfinite(self.scores.min()) and np.isfinite(self.scores.max())):
@@ -130,3 +69,63 @@ class Scan:
         for block in self.track(self.table.blocks(wanted, self.limits.rows), label, total=total):
             if len(block):
                 yield Rows(self.table, block, self.codes(block))
+
+
+_CLASSES = attrgetter("codes")
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """An order of rows, in groups that are cut one by one; rows of group -1 have no part in it."""
+
+    by: Literal["hard", "easy", "distance", "hash", "hash reversed"]
+    seed: int
+    median: Any = None  # of the scores, for distances from it
+    groups: Callable[[Rows], NDArray[np.intp]] = _CLASSES
+
+    @property
+    def of_classes(self) -> bool:
+        return self.groups is _CLASSES
+
+    @property
+    def by_hash(self) -> bool:
+        return self.by.startswith("hash")
+
+    def ties(self, groups: Callable[[Rows], NDArray[np.intp]] | None = None) -> Ranking:
+        """The order of rows with equal keys. Of the easiest first it is reversed, as their whole order is."""
+        return Ranking("hash reversed" if self.by == "easy" else "hash", self.seed, groups=groups or self.groups)
+
+    def keys(self, rows: Rows, chosen: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """The keys of all rows of a block, or of some."""
+        if self.by_hash:
+            return self.hash_keys(rows.hashes(self.seed, chosen))
+        if self not in rows.keys:
+            rows.keys[self] = self.score_keys(rows.scores)
+        return rows.keys[self] if chosen is None else rows.keys[self][chosen]
+
+    def hash_keys(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return ~hashes if self.by == "hash reversed" else hashes
+
+    def score_keys(self, scores: NDArray[np.floating]) -> NDArray[Any]:
+        """Unsigned whole numbers as wide as the scores (32 bits at least), both zeros being one."""
+        values = distances(scores, self.median) if self.by == "distance" else scores
+        values = values.astype(np.float32) if values.dtype == np.float16 else values
+        zero = values.dtype.type(0)
+        bits = (zero - values if self.by == "hard" else values + zero).view(f"i{values.itemsize}")
+        turned = bits >> (8 * bits.itemsize - 1)  # a negative number has all its bits turned, another one its sign
+        turned |= np.iinfo(bits.dtype).min
+        turned ^= bits
+        return turned.view(f"u{bits.itemsize}")
+
+    def values_at(self, keys: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.floating]:
+        """What has these keys, growing with them: scores (negated if the hardest come first) or distances."""
+        kind = self.score_keys(np.zeros(1, dtype)).dtype
+        keys, top = keys.astype(kind), kind.type(1 << (8 * kind.itemsize - 1))
+        return np.where(keys & top, keys ^ top, ~keys).view(f"f{kind.itemsize}")
+
+    def scores_at(self, keys: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.floating]:
+        """The scores that have these keys, or NaN where a key does not tell it."""
+        if self.by not in ("hard", "easy"):
+            return np.full(len(keys), np.nan)
+        values = self.values_at(keys, dtype)
+        return (-values if self.by == "hard" else values).astype(dtype)

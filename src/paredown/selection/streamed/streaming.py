@@ -1,13 +1,12 @@
 """Selection from a table of scores that is never in memory as a whole; the same examples as `select` keeps.
 
-A first pass counts the scores of every class. Then a strategy is one or a few cuts (see `narrowing`), and a last pass
+A first pass counts the scores of every class. Then a strategy is one or a few cuts (see `cuts`), and a last pass
 goes through the rows and applies them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -15,32 +14,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from paredown.class_codes import ClassCodes
 from paredown.columns import cluster_column
 from paredown.errors import PareError, argument
 from paredown.progress import Track, silent
 from paredown.score_files import manifest_schema, read_scores
-from paredown.score_warnings import (
-    CROWDED,
-    CROWDED_BAND,
-    CROWDED_ROWS,
-    Magnitudes,
-    Tie,
-    band_ranks,
-    band_warning,
-    constant_warning,
-    crowding_warning,
-    tie_warning,
-)
+from paredown.score_table import ScoreTable
+from paredown.score_warnings import Tie, tie_warning
 from paredown.scores import Labels, Scores
 from paredown.selection.floors import Quota, class_notes, common_level, default_balance
 from paredown.selection.selection import ClassCounts, Selection
 from paredown.selection.selection_settings import Places, SelectionSettings
 from paredown.selection.strategies import STRATIFIED_BINS, median_of, score_bins
-from paredown.selection.streamed.class_codes import ClassCodes
+from paredown.selection.streamed.cuts import Cut, Search, find_cut
 from paredown.selection.streamed.histogram import Histogram
-from paredown.selection.streamed.narrowing import Cut, Question, count_rows, find_cut, value_at
-from paredown.selection.streamed.score_table import ScoreTable
-from paredown.selection.streamed.sort_keys import Limits, Order, Rows, Scan
+from paredown.selection.streamed.sort_keys import Limits, Ranking, Rows, Scan
+from paredown.selection.streamed.survey import Survey
 
 
 def select_streamed(
@@ -74,11 +63,9 @@ def select_streamed(
     options = SelectionSettings(keep_fraction, strategy, floor, quota, drop_hardest, mix_random, seed).check()
     _check_streams(table, options, codes.grouped_by)
     scan = Scan(table, codes, limits or Limits(), track)
-    survey = survey_scores(
-        scan, Order("hash" if strategy == "random" else "easy" if strategy == "easy" else "hard", seed)
-    )
+    survey = Survey(scan, "easy" if strategy == "easy" else "hard", seed)
     places, short = options.places(survey.counts)
-    notes = survey.notes() + options.window_notes(len(table)) + short
+    notes = ([] if strategy == "random" else survey.notes()) + options.window_notes(len(table)) + short
     cuts = _find_cuts(survey, options, places)
     notes += _tie_notes(survey, options, cuts, places.total)
     rows = RowsOnDisk(survey, cuts, options.kept_and_dropped(len(table))[0])
@@ -102,95 +89,13 @@ def _check_streams(table: ScoreTable, options: SelectionSettings, grouped_by: st
         )
 
 
-# --- the first pass ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What the first pass over a table leaves: the number of rows and the range of scores of every class."""
-
-    scan: Scan
-    order: Order
-    histogram: Histogram
-    counts: NDArray[np.int64]
-    lowest: NDArray[np.floating]
-    highest: NDArray[np.floating]
-
-    @cached_property
-    def ends(self) -> tuple[Any, Any]:
-        """The lowest and highest score of all."""
-        return self.lowest[self.counts > 0].min(), self.highest[self.counts > 0].max()
-
-    def constant(self) -> str | None:
-        return constant_warning(float(self.ends[0]), float(self.ends[1]), len(self.scan.table))
-
-    def notes(self) -> list[str]:
-        """What is wrong with the scores themselves, in the words of `select`."""
-        if self.order.by_hash:
-            return []
-        warning = self.constant() or self._crowded()
-        return [] if warning is None or warning in self.scan.table.provenance.get("warnings", ()) else [warning]
-
-    def _crowded(self) -> str | None:
-        """A warning if the scores crowd in one place; takes more passes only where they may.
-
-        Crowded means that three quarters of them are within a share of the largest distance, from zero or from the
-        median. A tenth more allows for rounding.
-        """
-        n, histogram, (lowest, highest) = len(self.scan.table), self.histogram, map(float, self.ends)
-        near = 1.1 * CROWDED * max(abs(lowest), abs(highest))
-        first, last = histogram.bin_of(np.array([-near, near], histogram.dtype)).tolist()
-        band = 2.2 * CROWDED_BAND * (highest - lowest) * histogram.scale / histogram.merged
-        width = int(min(band, histogram.bins - 3)) + 3
-        before = histogram.before.sum(axis=0)
-        most = max(before[last + 1] - before[first], (before[width:] - before[:-width]).max())
-        if n < CROWDED_ROWS or 4 * most < 3 * n:
-            return None
-        magnitudes = Magnitudes()
-        for rows in self.scan.rows("looking at crowded scores"):
-            magnitudes.add(rows.scores)
-        warning = crowding_warning(magnitudes, n)
-        return band_warning(*self._band()) if warning is None and magnitudes.may_crowd() else warning
-
-    def _band(self) -> tuple[float, float, float]:
-        middle, most, large = band_ranks(len(self.scan.table))
-        median = np.float64(self.score_at(middle if self.order.by == "easy" else len(self.scan.table) - 1 - middle))
-        question = Question(self.scan, Order("distance", self.order.seed, median))
-        histogram = count_rows(question, len(self.counts))
-        most, large = (float(value_at(question, histogram, place)) for place in (most, large))
-        return float(median), most, large
-
-    def score_at(self, place: int) -> Any:
-        """The score at a place of the order, from 0 on."""
-        value = value_at(Question(self.scan, self.order), self.histogram, place)
-        return (-value if self.order.by == "hard" else value).astype(self.scan.table.dtype)
-
-
-def survey_scores(scan: Scan, order: Order) -> Survey:
-    """Count the rows of every class by score; checks every score, and settles how classes are numbered."""
-    codes, histogram = scan.codes, Histogram(scan, order)
-    lowest = highest = np.empty(0, scan.table.dtype)
-    for rows in scan.rows("counting scores", ids=order.by_hash):
-        rows.check_finite()
-        if codes.number > len(lowest):
-            more = np.full(2 * codes.number - len(lowest), np.inf, lowest.dtype)
-            lowest, highest = np.concatenate([lowest, more]), np.concatenate([highest, -more])
-        np.minimum.at(lowest, rows.codes, rows.scores)
-        np.maximum.at(highest, rows.codes, rows.scores)
-        histogram.add(rows.values(order), rows.codes, codes.number)
-    chosen = codes.settle(histogram.counts[: codes.number].sum(axis=1, dtype=np.int64))
-    histogram.settle(chosen)
-    return Survey(scan, order, histogram, histogram.before[:, -1].copy(), lowest[chosen], highest[chosen])
-
-
 # --- strategies as cuts --------------------------------------------------------------------------------------------
 
 
 class _Cuts(NamedTuple):
     """What is kept: what `upper` keeps less what `dropped` does, `again` of that after all, and `mixed` at random.
 
-    Only `window` and `stratified` drop the hardest; `window` takes some of them again for a class whose floor needs
-    more than is left.
+    Only `window` drops the hardest, and takes some of them again for a class whose floor needs more than is left.
     """
 
     upper: Cut
@@ -210,58 +115,64 @@ class _Cuts(NamedTuple):
     @property
     def ids(self) -> bool:
         """Whether ids are to be read along."""
-        return any(cut is not None and (cut.ids or cut.question.order.by_hash) for cut in self)
+        return any(cut is not None and cut.ids for cut in self)
+
+    def class_kept(self, scan: Scan) -> NDArray[np.int64]:
+        """How many of each class are kept; takes a pass if the cuts are not those of classes."""
+        kept = np.zeros(scan.codes.number, np.int64)
+        if not self.upper.ranking.of_classes:
+            for rows in scan.rows("counting classes", ids=self.ids):
+                kept += np.bincount(rows.codes[self.keeps(rows)], minlength=len(kept))
+            return kept
+        for cut in (self.upper, self.again, self.mixed):
+            kept += 0 if cut is None else cut.kept
+        return kept if self.dropped is None else kept - self.dropped.kept
 
 
 def _find_cuts(survey: Survey, options: SelectionSettings, places: Places) -> _Cuts:
-    scan, n = survey.scan, len(survey.scan.table)
-    question = Question(scan, survey.order, grouped=options.grouped)
-    over_all = replace(question, grouped=False)
-    nothing = np.zeros_like(places.floors)
-    _, n_dropped = options.kept_and_dropped(n)
+    scan, n, seed = survey.scan, len(survey.scan.table), options.seed
+    nothing, (_, n_dropped) = np.zeros_like(survey.counts), options.kept_and_dropped(n)
 
-    def first(number: int) -> Cut:
-        return find_cut(over_all, survey.histogram, nothing, number)
+    def find(search: Search) -> Cut:
+        return find_cut(scan, search, *survey.class_scores)
 
-    if options.strategy == "moderate":
-        middle = [survey.score_at(place) for place in {(n - 1) // 2, n // 2}]
-        question = replace(question, order=Order("distance", options.seed, median_of(np.array(middle))))
-        histogram = count_rows(question, len(nothing))
-        cuts = _Cuts(find_cut(question, histogram, places.floors, places.total))
+    if options.strategy == "random":
+        cuts = _Cuts(find(Search(Ranking("hash", seed), survey.counts, places.floors, places.total)))
+    elif options.strategy == "moderate":
+        ranking = Ranking("distance", seed, median_of(survey.scores_at_places((n - 1) // 2, n // 2)))
+        cuts = _Cuts(find(Search(ranking, Histogram(scan, ranking), places.floors, places.total)))
     elif options.strategy == "stratified":
-        dropped = first(n_dropped) if n_dropped else None
-        low, high = survey.ends[0], survey.ends[1] if dropped is None else survey.score_at(n_dropped)
-        cuts = _Cuts(_stratified(scan, options.seed, dropped, low, high, places.total), dropped)
-    elif options.strategy == "window" and n_dropped:
-        dropped = first(n_dropped)
+        (highest,) = survey.scores_at_places(n_dropped)  # that is left
+        dropped = find(survey.search(nothing, n_dropped))
+        cuts = _Cuts(_stratified(scan, seed, dropped, survey.lowest, highest, places.total))
+    elif options.strategy == "window":
+        dropped = find(survey.search(nothing, n_dropped))
         # A floor that needs more than is left of its class takes the first of those left out.
         again = np.maximum(places.floors - (survey.counts - dropped.kept), 0)
-        floors, total = dropped.kept + places.floors - again, n_dropped + places.total - int(again.sum())
-        upper = find_cut(question, survey.histogram, floors, total)
-        back = find_cut(question, survey.histogram, again, int(again.sum())) if again.any() else None
-        cuts = _Cuts(upper, dropped, back)
+        floors = np.where(places.floors > 0, dropped.kept + places.floors - again, 0)
+        upper = find(survey.search(floors, n_dropped + places.total - int(again.sum())))
+        cuts = _Cuts(upper, dropped, find(survey.search(again)) if again.any() else None)
     else:
-        cuts = _Cuts(find_cut(question, survey.histogram, places.floors, places.total))
+        cuts = _Cuts(find(survey.search(places.floors, places.total)))
     if places.random_total == 0:
         return cuts
-    left = Question(scan, Order("hash", options.seed + 1), among=lambda rows: ~cuts.keeps(rows), ids=True)
-    histogram = count_rows(left, len(nothing))
-    return cuts._replace(mixed=find_cut(left, histogram, places.random_floors, places.random_total))
+    left = Ranking("hash", seed + 1, groups=lambda rows: np.where(cuts.keeps(rows), -1, rows.codes))
+    counts = survey.counts - cuts.class_kept(scan)
+    return cuts._replace(mixed=find(Search(left, counts, places.random_floors, places.random_total)))
 
 
-def _stratified(scan: Scan, seed: int, dropped: Cut | None, low: Any, high: Any, total: int) -> Cut:
+def _stratified(scan: Scan, seed: int, dropped: Cut, lowest: Any, highest: Any, total: int) -> Cut:
     """The same number from every bin of scores, as far as it has them, the lowest hashes first."""
-    question = Question(
-        scan,
-        Order("hash", seed),
-        groups=lambda rows: score_bins(rows.scores, low, high),
-        among=None if dropped is None else lambda rows: ~dropped.keeps(rows),
-    )
-    histogram = count_rows(question, STRATIFIED_BINS)
-    counts = histogram.before[:, -1]
+
+    def bins_of(rows: Rows) -> NDArray[np.intp]:
+        return np.where(dropped.keeps(rows), -1, score_bins(rows.scores, lowest, highest))
+
+    counts = np.zeros(STRATIFIED_BINS, np.int64)
+    for rows in scan.rows("counting bins", ids=dropped.ids):
+        counts += np.bincount(bins_of(rows) + 1, minlength=STRATIFIED_BINS + 1)[1:]
     level = common_level(counts, total)
     numbers = np.minimum(counts, level + 1)
-    cut = find_cut(question, histogram, numbers, int(numbers.sum()))
+    cut = find_cut(scan, Search(Ranking("hash", seed, groups=bins_of), counts, numbers, int(numbers.sum())))
     # In the last round not all bins have their turn, but those whose next row has the lowest hash.
     bins = np.flatnonzero(counts > level)
     late = bins[np.argsort(cut.key[bins])][total - int(np.minimum(counts, level).sum()) :]
@@ -274,14 +185,14 @@ def _tie_notes(survey: Survey, options: SelectionSettings, cuts: _Cuts, n_kept: 
     if options.strategy in ("random", "stratified") or survey.constant() is not None:
         return []
     upper, out, dtype = cuts.upper, cuts.dropped, survey.scan.table.dtype
-    kept, left, scores = upper.equal_kept, upper.equal_left, upper.question.order.scores_at(upper.equal_key, dtype)
+    kept, left, scores = upper.equal_kept, upper.equal_left, upper.ranking.scores_at(upper.key, dtype)
     if out is not None:  # what is dropped as the hardest is not kept
-        kept = kept - np.where(out.equal_key == upper.equal_key, out.equal_kept, 0)
-    if not options.grouped:
+        kept = kept - np.where(out.key == upper.key, out.equal_kept, 0)
+    if not options.grouped:  # all classes are cut at the same score
         kept, left, scores = kept.sum(keepdims=True), left.sum(keepdims=True), scores[:1]
     notes = [tie_warning(Tie.of(kept, left, scores), n_kept)]
     if out is not None:
-        at = out.question.order.scores_at(out.equal_key, dtype)[:1]
+        at = survey.scores_at(out.key)[:1]
         tie = Tie.of(out.equal_kept.sum(keepdims=True), out.equal_left.sum(keepdims=True), at)
         notes.append(tie_warning(tie, int(out.kept.sum()), dropping=True))
     return [note for note in notes if note is not None]
@@ -295,7 +206,8 @@ class RowsOnDisk:
 
     def __init__(self, survey: Survey, cuts: _Cuts, n_keep: int) -> None:
         self._scan, self._cuts, self._n_keep = survey.scan, cuts, n_keep  # but not the histogram, which is large
-        self._counts, self._lowest, self._highest = survey.counts, survey.lowest, survey.highest
+        self._counts = survey.counts
+        self._class_scores = [survey.scores_at(search.low) for search in survey.class_scores]  # low, median, high
         self._table, self._codes = survey.scan.table, survey.scan.codes
         self.metric, self.provenance = self._table.metric, self._table.provenance
         label, cluster = self._codes.grouped_by == "label", "cluster" in self._table.schema.names
@@ -346,17 +258,12 @@ class RowsOnDisk:
 
     @cached_property
     def class_kept(self) -> NDArray[np.int64]:
-        """How many of each class are kept; takes a pass if the cuts are not those of classes."""
-        upper, dropped, again, mixed = self._cuts
-        if upper.question.groups is not None:
-            counts = (np.bincount(rows.codes[keep], minlength=self._codes.number) for rows, keep in self._apply(()))
-            return np.sum(list(counts), axis=0)
-        kept = upper.kept if dropped is None else upper.kept - dropped.kept
-        return kept + sum(more.kept for more in (again, mixed) if more is not None)
+        """How many of each class are kept."""
+        return self._cuts.class_kept(self._scan)
 
     def classes(self) -> ClassCounts | None:
         """The classes, or else the clusters, if there are any."""
         if self._codes.grouped_by is None:
             return None
         kind = "class" if self._codes.grouped_by == "label" else "cluster"
-        return ClassCounts(kind, self._codes.names, self._counts, self.class_kept, self._lowest, None, self._highest)
+        return ClassCounts(kind, self._codes.names, self._counts, self.class_kept, *self._class_scores)

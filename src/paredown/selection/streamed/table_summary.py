@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.class_codes import ClassCodes
 from paredown.ids import hash_ids
 from paredown.progress import Track, silent
+from paredown.score_table import ScoreTable
 from paredown.selection.floors import balance_of_counts
 from paredown.selection.strategies import median_of
-from paredown.selection.streamed.class_codes import ClassCodes
-from paredown.selection.streamed.narrowing import Cut, Question, find_cut
-from paredown.selection.streamed.score_table import ScoreTable
-from paredown.selection.streamed.sort_keys import Limits, Order, Scan
-from paredown.selection.streamed.streaming import Survey, survey_scores
+from paredown.selection.streamed.cuts import find_cut
+from paredown.selection.streamed.sort_keys import Limits, Scan
+from paredown.selection.streamed.survey import Survey
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TableSummary:
 def summarize_table(
     table: ScoreTable, *, extremes: int = 5, seed: int = 0, limits: Limits | None = None, track: Track = silent
 ) -> TableSummary:
-    """Range, median and extremes of an opened table in about six passes over its scores.
+    """Range, median and extremes of an opened table in about five passes over its scores.
 
     Args:
         table: see `open_table`.
@@ -66,9 +66,9 @@ def summarize_table(
         track: reports progress.
     """
     codes = ClassCodes(table)
-    survey = survey_scores(Scan(table, codes, limits or Limits(), track), Order("hard", seed))
+    survey = Survey(Scan(table, codes, limits or Limits(), track), "hard", seed)
     n = len(table)
-    middle = [survey.score_at(place) for place in sorted({(n - 1) // 2, n // 2})]
+    median = median_of(survey.scores_at_places((n - 1) // 2, n // 2))
     hardest, easiest = _extremes(survey, min(extremes, n))
     return TableSummary(
         metric=table.metric,
@@ -76,9 +76,9 @@ def summarize_table(
         grouped_by=codes.grouped_by,
         groups=codes.number if codes.grouped_by else 0,
         balance_score=balance_of_counts(survey.counts) if codes.grouped_by else None,
-        lowest=float(survey.ends[0]),
-        median=float(median_of(np.array(middle))),
-        highest=float(survey.ends[1]),
+        lowest=float(survey.lowest),
+        median=float(median),
+        highest=float(survey.highest),
         hardest=hardest,
         easiest=easiest,
     )
@@ -86,22 +86,12 @@ def summarize_table(
 
 def _extremes(survey: Survey, number: int) -> tuple[tuple[Extreme, ...], tuple[Extreme, ...]]:
     """The first rows of the order and the last ones, which are those that all but a few places leave out."""
-    n, nothing = len(survey.scan.table), np.zeros_like(survey.counts)
-    question = replace(Question(survey.scan, survey.order), grouped=False)
-
-    def cut(total: int) -> Cut | None:
-        return find_cut(question, survey.histogram, nothing, total) if total else None
-
-    first, rest = cut(number), cut(n - number)
-    ids = any(each is not None and each.ids for each in (first, rest))
+    scan, nothing = survey.scan, np.zeros_like(survey.counts)
+    first, rest = (find_cut(scan, survey.search(nothing, total)) for total in (number, len(scan.table) - number))
     hard: list[tuple[int, float]] = []
     easy: list[tuple[int, float]] = []
-    for rows in survey.scan.rows("looking for extremes", ids=ids):
-        nobody = np.zeros(len(rows), bool)
-        for found, chosen in (
-            (hard, nobody if first is None else first.keeps(rows)),
-            (easy, ~nobody if rest is None else ~rest.keeps(rows)),
-        ):
+    for rows in scan.rows("looking for extremes", ids=first.ids or rest.ids):
+        for found, chosen in ((hard, first.keeps(rows)), (easy, ~rest.keeps(rows))):
             places = np.flatnonzero(chosen)
             found += zip((rows.block.first + places).tolist(), rows.scores[places].tolist(), strict=True)
     return _named(survey, hard), _named(survey, easy)[::-1]
@@ -114,6 +104,5 @@ def _named(survey: Survey, found: list[tuple[int, float]]) -> tuple[Extreme, ...
     rows: NDArray[np.int64] = np.array([row for row, _ in found])
     scores = np.array([score for _, score in found])
     ids = survey.scan.table.ids_at(rows)
-    ties = survey.order.ties(hash_ids(ids, seed=survey.order.seed))
-    order = np.lexsort((ties, -scores))
+    order = np.lexsort((hash_ids(ids, seed=survey.ranking.seed), -scores))
     return tuple(Extreme(ids.tolist()[place], float(scores[place])) for place in order.tolist())

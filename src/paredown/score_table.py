@@ -148,18 +148,19 @@ class ScoreTable:
         starts = np.array([group.first for group in self.groups])
         for place in np.unique(np.searchsorted(starts, rows, side="right") - 1).tolist():
             for block in self._read([self.groups[place]], ["id"], 65_536):
-                inside = rows[(rows >= block.first) & (rows < block.first + len(block))] - block.first
-                if len(inside):
-                    parts.append(self.ids(block, inside))
+                first, end = np.searchsorted(rows, [block.first, block.first + len(block)])
+                if first < end:
+                    parts.append(self.ids(block, rows[first:end] - block.first))
         return join_ids(parts)
 
     def sample(self) -> NDArray[np.floating]:
-        """The finite scores at the beginning of some row groups all over the table."""
+        """The finite scores at the beginning of some row groups all over the table, or a zero if there are none."""
         groups = [group for group in self.groups if group.rows]
         chosen = np.unique(np.linspace(0, len(groups) - 1, min(_SAMPLED_GROUPS, len(groups)), dtype=int))
         blocks = [next(self._read([groups[place]], [self.column], _SAMPLED_ROWS)) for place in chosen.tolist()]
         values = np.concatenate([self.scores(block) for block in blocks])
-        return values[np.isfinite(values)]
+        finite = values[np.isfinite(values)]
+        return finite if len(finite) else np.zeros(1, values.dtype)
 
 
 def _changed(file: Path) -> PareError:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from paredown.columns import cluster_column, is_text, plain_text, value_type
 from paredown.errors import PareError
+from paredown.score_table import Block, ScoreTable
 from paredown.scores import Labels, class_order
-from paredown.selection.streamed.score_table import Block, ScoreTable
 
 pc: Any = pyarrow.compute  # its functions are made at import, where type checkers do not see them
 

@@ -295,6 +295,28 @@ def small_sweep(tmp_path_factory: pytest.TempPathFactory, digits: Any) -> Path:
     return folder
 
 
+def test_a_comparison_shows_correlations_and_the_disputed_images(
+    browser: Any, pruned_images: Path, tmp_path: Path, paredown: Any
+) -> None:
+    scores = [pdn.score(pruned_images / "store", metric=name) for name in ("prototypes", "typicality", "random")]
+    pdn.write_scores(scores, tmp_path / "scores.parquet")
+    out = tmp_path / "compared.html"
+    made = paredown("compare", tmp_path / "scores.parquet", "--top", 5, "-o", out)
+    assert made.returncode == 0, made.stderr
+    compared = pdn.compare(tmp_path / "scores.parquet", top=5)
+    with Visit(browser, out, width=390) as visit:
+        assert visit.said == []
+        assert [url for url in visit.foreign_requests if not url.startswith("data:")] == []
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+        cells = visit.page.eval_on_selector_all("#correlations td", "found => found.map(e => e.textContent)")
+        expected = [f"{compared.spearman[a, b]:.2f}" for a in compared.order for b in compared.order]
+        assert [cell for cell in cells if cell] == expected
+        names = visit.page.eval_on_selector_all("#disputed code", "found => found.map(e => e.textContent)")
+        assert names == [str(each.id) for each in compared.disputed]
+        widths = visit.page.eval_on_selector_all("#disputed img", "found => found.map(e => e.naturalWidth)")
+        assert widths == [40] * 5
+
+
 def test_a_sweep_shows_its_advice_and_differences(browser: Any, small_sweep: Path) -> None:
     table = pdn.sweeps.read_sweep(small_sweep / "swept").table
     advised = [str(each) for each in pdn.sweeps.advice(table)]

@@ -17,14 +17,21 @@ if TYPE_CHECKING:
     from paredown.comparison import MetricComparison
 
 
-def _draw(comparison: MetricComparison, path: Path) -> None:
+def _draw(comparison: MetricComparison, path: Path, _: list[Path]) -> None:
     from paredown.plots import comparison_picture
 
     comparison_picture(comparison, path)
 
 
+def _write_page(comparison: MetricComparison, path: Path, tables: list[Path]) -> None:
+    from paredown.report.comparison_page import comparison_page, disputed_pictures
+
+    pictures = disputed_pictures(comparison, tables)
+    path.write_text(comparison_page(comparison, pictures), encoding="utf-8")
+
+
 # What can be written of a comparison, by the suffix of the output.
-_WRITERS: dict[str, Callable[[MetricComparison, Path], None]] = {".png": _draw}
+_WRITERS: dict[str, Callable[[MetricComparison, Path, list[Path]], None]] = {".png": _draw, ".html": _write_page}
 
 
 @app.command(epilog="Example: `paredown compare scores.parquet memorization.parquet -o compared.png`")
@@ -40,7 +47,9 @@ def compare(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Picture to draw, a .png file.", show_default=False),
+        typer.Option(
+            "-o", "--out", metavar="FILE", help="Picture (.png) or page (.html) to write.", show_default=False
+        ),
     ] = None,
     metric: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Compare only these metrics, separated by commas.")
@@ -106,7 +115,7 @@ def compare(
         if out is not None and already:
             say("[bold]{}[/] was already complete; nothing was changed.", out)
         elif out is not None:
-            say("Picture: [bold]{}[/].", out)
+            say("Written: [bold]{}[/].", out)
 
     emit({"out": None if out is None else str(out)} | comparison.to_dict(), as_json=as_json, show=show)
 
@@ -117,7 +126,8 @@ def _check_out(out: Path) -> None:
     if out.suffix not in _WRITERS:
         given = f"unsupported file type {out.suffix!r}" if out.suffix else f"{out} has no file type"
         raise PareError(f"{given}; supported: {', '.join(_WRITERS)}. Name the output such as {out.stem}.png.")
-    check_available()
+    if out.suffix == ".png":
+        check_available()
 
 
 def _write(comparison: MetricComparison, out: Path, tables: list[Path], *, overwrite: bool) -> bool:
@@ -131,5 +141,5 @@ def _write(comparison: MetricComparison, out: Path, tables: list[Path], *, overw
         if not overwrite and finished_request(out) == request:
             return True
         with new_output(out, overwrite=overwrite, sources=tables, request=request) as part:
-            _WRITERS[out.suffix](comparison, part)
+            _WRITERS[out.suffix](comparison, part, tables)
     return False

@@ -51,7 +51,7 @@ class SweepPage(NamedTuple):
             *(content for _, content in shown.values()),
             navigation={anchor: text for anchor, (text, _) in shown.items()},
             header=join(tag("h1", title), self._lead(), self._numbers()),
-            scripts=("elements.js", "sweep_page.js"),
+            scripts=("elements.js", "drawn_page.js"),
         )
 
     def _rows(self) -> list[dict[str, Any]]:

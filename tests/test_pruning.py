@@ -230,6 +230,27 @@ def test_estimate_counts_what_is_there(digits, image_folder, monkeypatch) -> Non
     assert "60 examples; about 256.2 MiB of memory, about 1 s" in str(estimate_scoring(pdn.open_source(image_folder)))
 
 
+@pytest.mark.parametrize(
+    ("metric", "options", "part"),
+    [
+        ("typicality", {}, 256 / 1797),  # 256 rows against all
+        ("typicality", {"memory": 2 * 4 * 64 * 1000}, 256 / 1000),  # the reference holds 1000 rows
+        ("k_center", {"most": 100}, 32 / 100),  # picks
+        ("duplicates", {"k": 7}, 256 / 1797),  # a cluster of 256 rows against itself
+    ],
+)
+def test_estimates_of_time_come_from_a_piece_of_the_work(metric, options, part, digits, monkeypatch) -> None:
+    source = pdn.open_source(digits[0])
+    work = pdn.METRICS[metric].work(source, **options)
+    rows = next(source.batches()).vectors
+    assert work.piece(rows) == pytest.approx(part)
+    clock = iter(range(1000))
+    monkeypatch.setattr("paredown.scoring.costs.time.perf_counter", lambda: next(clock))  # all takes a second
+    seconds = estimate_scoring(source, metric=metric, **options).seconds
+    products = sum(r / min(2048, 1797) * o / min(o, 2048) for r, o in work.products)
+    assert seconds == pytest.approx(work.passes + products + 1 / part)
+
+
 def test_estimate_measures_a_given_encoder(image_folder, monkeypatch) -> None:
     from paredown.embeddings.encoders import load_encoder
 

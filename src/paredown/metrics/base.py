@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError
@@ -50,14 +51,14 @@ class Work(NamedTuple):
             rows x others x dimensions multiplications.
         memory: bytes beside a few blocks of rows.
         k: clusters, where there are any.
-        timed: whether comparing a few rows with a few others tells how long it takes.
+        piece: does a small piece of the work besides, with some rows, and returns what part of it that was.
     """
 
     passes: int
     products: tuple[tuple[float, int], ...] = ()
     memory: int = 0
     k: int | None = None
-    timed: bool = True
+    piece: Callable[[NDArray[np.float32]], float] | None = None
 
 
 @dataclass(frozen=True)

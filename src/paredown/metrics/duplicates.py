@@ -82,10 +82,15 @@ def duplicates_work(source: VectorSource, *, k: int | None = None, memory: int =
     n, size = len(source), 4 * source.dim * len(source)
     k = min(default_k(n) if k is None else max(k, 1), n)
     work = prototypes_work(source, k=k, memory=memory)
-    within = (n, max(1, n // (2 * k)))
+
+    def piece(rows: NDArray[np.float32]) -> float:
+        cluster = rows[: max(1, n // k)]
+        earlier_distances(cluster)
+        return len(cluster) ** 2 / (n * max(1, n // k))
+
     passes = 2 + -(-2 * size // memory)
     held = min(size, memory // 2) + 16 * n
-    return Work(passes, products=(*work.products, within), memory=held, k=k, timed=False)
+    return Work(passes, products=work.products, memory=held, k=k, piece=piece)
 
 
 def earlier_distances(rows: NDArray[np.float32]) -> NDArray[np.float32]:

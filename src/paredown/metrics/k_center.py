@@ -15,6 +15,8 @@ from paredown.progress import Track, silent
 from paredown.sources import VectorSource
 from paredown.units import format_size
 
+_TIMED_PICKS = 32  # to see how long it takes
+
 
 def fit_k_center(
     source: VectorSource, *, seed: int, most: int = 10_000, memory: int = 2**30, track: Track = silent
@@ -56,7 +58,13 @@ def fit_k_center(
 def k_center_work(source: VectorSource, *, most: int = 10_000, **_: Any) -> Work:
     """Every row against each pick, one pick at a time."""
     n = len(source)
-    return Work(passes=2, products=((float(n * min(most, n)), 1),), memory=4 * source.dim * n, timed=False)
+
+    def piece(rows: NDArray[np.float32]) -> float:
+        picks = min(_TIMED_PICKS, len(rows))
+        greedy_order(rows, picks)
+        return picks * len(rows) / (min(most, n) * n)
+
+    return Work(passes=2, memory=4 * source.dim * n, piece=piece)
 
 
 def greedy_order(rows: NDArray[np.float32], picks: int, *, track: Track = silent) -> tuple[NDArray[np.int64], float]:

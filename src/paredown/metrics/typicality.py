@@ -16,6 +16,8 @@ from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored
 from paredown.sources import VectorSource
 
+_TIMED_ROWS = 256  # whose neighbours are sought to see how long it takes
+
 
 @dataclass(frozen=True)
 class Typicality:
@@ -70,7 +72,13 @@ def fit_typicality(
     return Typicality(search, hashes, seed)
 
 
-def typicality_work(source: VectorSource, *, memory: int = 2**30, **_: Any) -> Work:
+def typicality_work(source: VectorSource, *, neighbours: int = 20, memory: int = 2**30, **_: Any) -> Work:
     """Every row against the reference rows."""
-    size = min(len(source), max(2, memory // (2 * 4 * source.dim)))
-    return Work(passes=2, products=((len(source), size),), memory=4 * source.dim * size, timed=False)
+    n, size = len(source), min(len(source), max(2, memory // (2 * 4 * source.dim)))
+
+    def piece(rows: NDArray[np.float32]) -> float:
+        few, others = rows[:_TIMED_ROWS], rows[: 16 * _TIMED_ROWS]
+        NeighbourSearch(others, min(neighbours, len(others) - 1))(few, np.arange(len(few)))
+        return len(few) * len(others) / (n * size)
+
+    return Work(passes=2, memory=4 * source.dim * size, piece=piece if n > 1 else None)

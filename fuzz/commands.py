@@ -291,7 +291,7 @@ def _compare(*options: str) -> Callable[[], int]:
     def run() -> int:
         from paredown.cli import compare_command as verb
 
-        def draw(comparison: Any, path: Path) -> None:
+        def draw(comparison: Any, path: Path, _: list[Path]) -> None:
             path.write_text(repr(comparison.to_dict()))
 
         verb._WRITERS[".png"] = draw
@@ -335,6 +335,15 @@ COMMANDS: dict[str, Command] = {
         _images, _cli("prune", "photos", "--encoder", "pixels", "--k", "2", "-o", "pruned"), {"pruned": ()}
     ),
     "prune-scores": Command(_SCORED, _cli("prune", "scores.parquet", "--memory", "1B", "-o", "pruned"), {"pruned": ()}),
+    "prune-report": Command(
+        _vectors, _cli(*_PRUNE, "--report", "report.html", "-o", "pruned"), {"pruned": (), "report.html": ()}
+    ),
+    "report": Command(_PRUNED, _cli("report", "pruned", "--map", "pca", "-o", "report.html"), {"report.html": ()}),
+    "report-overwrite": Command(
+        _after(_PRUNED, _cli("report", "pruned", "--map", "none", "-o", "report.html")),
+        _cli("report", "pruned", "--map", "pca", "--overwrite", "-o", "report.html"),
+        {"report.html": ()},
+    ),
     "compare": Command(_COMPARABLE, _compare(), {"compared.png": ()}),
     "compare-overwrite": Command(
         _after(_COMPARABLE, _compare("--strategy", "easy")), _compare("--overwrite"), {"compared.png": ()}

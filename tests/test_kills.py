@@ -27,7 +27,15 @@ def kill(*arguments: str, script: Path = FUZZ / "kills.py") -> subprocess.Comple
 
 def test_killed_commands_lose_nothing() -> None:
     """One of each kind: a table and its JSON, a folder that is replaced, a file with a mark beside it, what grows."""
-    names = ("score-overwrite", "prune-overwrite", "export-ids-overwrite", "embed-overwrite", "sweep", "compare")
+    names = (
+        "score-overwrite",
+        "prune-overwrite",
+        "export-ids-overwrite",
+        "embed-overwrite",
+        "sweep",
+        "report",
+        "compare",
+    )
     done = kill("--cases", "5", "--seed", "2026", *(f"--only={name}" for name in names))
     assert done.returncode == 0, done.stdout + done.stderr
     *_, total = done.stdout.splitlines()

@@ -104,10 +104,10 @@ def test_twenty_metrics_stay_readable(paredown, tmp_path, rng) -> None:
     ("arguments", "said"),
     [
         (
-            ("both.parquet", "-o", "x.html"),
-            "unsupported file type '.html'; supported: .png. Name the output such as x.png",
+            ("both.parquet", "-o", "x.pdf"),
+            "unsupported file type '.pdf'; supported: .png, .html. Name the output such as x.png",
         ),
-        (("both.parquet", "-o", "picture"), "picture has no file type; supported: .png"),
+        (("both.parquet", "-o", "picture"), "picture has no file type; supported: .png, .html"),
         (("both.parquet", "-o", "both.parquet"), "unsupported file type '.parquet'"),
         (("third.parquet",), "a comparison needs at least two metrics, got only z"),
         (("both.parquet", "--metric", "x"), "a comparison needs at least two metrics, got only x"),
@@ -126,4 +126,4 @@ def test_mistakes_are_answered(arguments, said, paredown, tables) -> None:
     result = paredown("compare", *arguments)
     assert result.returncode == 2
     assert said in " ".join(result.stderr.split())
-    assert not Path("x.html").exists()
+    assert not Path("x.pdf").exists()

@@ -70,7 +70,7 @@ def ranked(n: int = 1_000, **options: Any) -> RankedRows:
     rng = np.random.default_rng(1)
     scores = pdn.Scores(rng.random(n), np.arange(n), labels=pdn.Labels.of(np.arange(n) % 4))
     kept = pdn.select(scores, keep_fraction=0.5, **options)
-    return RankedRows(scores, kept.keep, kept.recipe)
+    return RankedRows(scores, kept.recipe, kept.keep)
 
 
 def test_histogram_edges_count_every_score_once() -> None:
@@ -84,7 +84,7 @@ def test_histogram_edges_count_every_score_once() -> None:
 def test_rows_are_ranked_hardest_first_with_ties_as_select_breaks_them() -> None:
     scores = pdn.Scores(np.array([1.0, 2.0, 1.0, 1.0]), np.arange(4))
     kept = [pdn.select(scores, keep_fraction=share, seed=5) for share in (0.25, 0.5, 0.75)]
-    rows = RankedRows(scores, kept[0].keep, kept[0].recipe)
+    rows = RankedRows(scores, kept[0].recipe)
     for number, each in enumerate(kept, start=1):
         assert set(rows.row[:number]) == set(each.indices)
 
@@ -94,14 +94,13 @@ def test_a_manifest_that_its_recipe_does_not_give_is_shown_as_it_is() -> None:
     assert rows.repeatable
     changed = rows.keep.copy()
     changed[[rows.row[0], rows.row[-1]]] ^= True
-    other = RankedRows(rows.scores, changed, rows.recipe)
+    other = RankedRows(rows.scores, rows.recipe, changed)
     assert not other.repeatable
     np.testing.assert_array_equal(unpack(other.packed()["keep"]), changed[other.row])
-    assert not RankedRows(rows.scores, rows.keep, None).repeatable
+    assert not RankedRows(rows.scores, None, rows.keep).repeatable
     assert rows.recipe is not None
     for wrong in ({"strategy": "unheard of"}, {"keep_fraction": "half"}, {"seed": "x"}, {"balance": None}):
-        assert RankedRows.of(rows.scores, rows.keep, rows.recipe | wrong).recipe is None
-    assert RankedRows.of(rows.scores, rows.keep, None).recipe is None
+        assert RankedRows(rows.scores, rows.recipe | wrong, rows.keep).recipe is None
 
 
 def test_shown_examples_hold_both_ends_of_all_and_of_every_class() -> None:

@@ -115,7 +115,7 @@ def compare(
         if out is not None and already:
             say("[bold]{}[/] was already complete; nothing was changed.", out)
         elif out is not None:
-            say("Written: [bold]{}[/].", out)
+            say("{}: [bold]{}[/].", "Picture" if out.suffix == ".png" else "Page", out)
 
     emit({"out": None if out is None else str(out)} | comparison.to_dict(), as_json=as_json, show=show)
 

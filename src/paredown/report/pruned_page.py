@@ -54,8 +54,9 @@ class PrunedPage(NamedTuple):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """Where the scores, and the selection if it is on record, come from."""
-        return self.rows.scores.provenance
+        """Where the scores come from; of a selection that is only proposed, with its own notes."""
+        record = self.rows.scores.provenance
+        return record if "selection" in record else {**record, "notes": self.rows.notes}
 
     def html(self) -> str:
         """The page as one file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +12,8 @@ from paredown.errors import PareError
 from paredown.ids import hash_ids
 from paredown.report.packing import pack_numbers, pack_texts
 from paredown.scores import Labels, Scores
-from paredown.selection import STRATEGIES, SelectionSettings, select
+from paredown.selection import STRATEGIES, Selection, SelectionSettings
+from paredown.selection.selecting import select_in_order
 
 BINS = 60  # of the histograms
 _QUANTILES = 2_049  # from which the page reads scores of examples that it shows nowhere else
@@ -22,30 +22,49 @@ _OPTIONS = ("keep_fraction", "strategy", "balance", "quota", "drop_hardest", "mi
 _ORDERED_BY_SCORE = ("hard", "easy", "window")
 
 
-@dataclass(frozen=True)
 class RankedRows:
     """A selection from scores, its rows ranked hardest first, ties in the order in which `select` breaks them.
 
     Attributes:
         scores: of all examples.
-        keep: which are kept.
         recipe: how they were selected, as a manifest records it; None if that is not known.
+        keep: which are kept.
+        repeatable: whether the recipe gives just these, so that the page can cut again at other settings.
+        notes: what a user should know of the selection that the recipe gives.
     """
 
-    scores: Scores
-    keep: NDArray[np.bool_]
-    recipe: dict[str, Any] | None
+    def __init__(self, scores: Scores, recorded: Any, keep: NDArray[np.bool_] | None = None) -> None:
+        """Rank the rows. `recorded` may come from anywhere; `keep` is what it gives, if not given."""
+        self.scores, self.recipe = scores, _checked_recipe(scores, recorded)
+        self._hashes = hash_ids(scores.ids, seed=0 if self.recipe is None else self.recipe["seed"])
+        self.row = STRATEGIES["hard"](scores.values, self._hashes, 0)
+        again = self._select_again()
+        assert again is not None or keep is not None
+        self.keep = keep if keep is not None else again.keep  # type: ignore[union-attr]
+        self.repeatable = again is not None and bool(np.array_equal(again.keep, self.keep))
+        self.notes = again.notes if again is not None else ()
 
-    @classmethod
-    def of(cls, scores: Scores, keep: NDArray[np.bool_], recorded: Any) -> RankedRows:
-        """A selection with the recipe on its record, if that is one: manifests may come from anywhere."""
-        try:
-            recipe = {name: recorded[name] for name in _OPTIONS}
-            SelectionSettings(**recipe).check()
-            hash_ids(scores.ids[:1], seed=recipe["seed"])
-        except (PareError, TypeError, KeyError):
-            return cls(scores, keep, None)
-        return cls(scores, keep, recipe | {"grouped_by": recorded.get("grouped_by")})
+    def _select_again(self) -> Selection | None:
+        """What the recipe gives, for what is already in order; None if it cannot be repeated for other fractions."""
+        if self.recipe is None:
+            return None
+        settings = SelectionSettings(**{name: self.recipe[name] for name in _OPTIONS})
+        _, dropped = settings.kept_and_dropped(len(self.row))
+        if settings.strategy == "stratified" and dropped < round(settings.drop_hardest * len(self.row)):
+            return None  # fewer of the hardest are left out than asked for, and the bins depend on how many
+        if settings.grouped and self.groups is None:
+            return None
+        self._dropped = dropped
+        return select_in_order(self.scores, settings, self._order(settings.strategy))
+
+    def _order(self, strategy: str) -> NDArray[np.int64]:
+        if strategy == "hard":
+            return self.row
+        if strategy == "easy":
+            return self.row[::-1]
+        if strategy == "window":
+            return np.roll(self.row, -self._dropped)
+        return STRATEGIES[strategy](self.scores.values, self._hashes, self._dropped)
 
     @cached_property
     def groups(self) -> Labels | None:
@@ -60,40 +79,11 @@ class RankedRows:
         return "class" if self.scores.labels is not None else "cluster"
 
     @cached_property
-    def row(self) -> NDArray[np.int64]:
-        """The row of every rank."""
-        return STRATEGIES["hard"](self.scores.values, self._hashes, 0)
-
-    @cached_property
     def rank(self) -> NDArray[np.int64]:
         """The rank of every row."""
         rank = np.empty(len(self.row), np.int64)
         rank[self.row] = np.arange(len(self.row))
         return rank
-
-    @cached_property
-    def _hashes(self) -> NDArray[np.uint64]:
-        return hash_ids(self.scores.ids, seed=(self.recipe or {}).get("seed", 0))
-
-    @cached_property
-    def repeatable(self) -> bool:
-        """Whether the recipe gives what was kept, so that the page can cut again at other settings."""
-        if self.recipe is None:
-            return False
-        options = {name: self.recipe[name] for name in _OPTIONS}
-        if options["strategy"] == "stratified" and self._dropped < round(options["drop_hardest"] * len(self.keep)):
-            return (
-                False  # so many are kept that fewer of the hardest are left out; its bins then depend on the fraction
-            )
-        if self.groups is None and (options["balance"] > 0 or options["quota"] != "none"):
-            return False
-        return bool(np.array_equal(select(self.scores, **options).keep, self.keep))
-
-    @property
-    def _dropped(self) -> int:
-        assert self.recipe is not None
-        settings = SelectionSettings(self.recipe["keep_fraction"], drop_hardest=self.recipe["drop_hardest"])
-        return settings.kept_and_dropped(len(self.keep))[1]
 
     @property
     def largest_fraction(self) -> float:
@@ -130,8 +120,7 @@ class RankedRows:
             return data | {"keep": pack_numbers(self.keep[self.row])}
         assert self.recipe is not None
         if self.recipe["strategy"] not in _ORDERED_BY_SCORE:
-            order = STRATEGIES[self.recipe["strategy"]](self.scores.values, self._hashes, self._dropped)
-            data["order"] = pack_numbers(self.rank[order])
+            data["order"] = pack_numbers(self.rank[self._order(self.recipe["strategy"])])
         if self.recipe["mix_random"]:
             shuffled = np.argsort(hash_ids(self.scores.ids, seed=self.recipe["seed"] + 1))
             data["shuffled"] = pack_numbers(self.rank[shuffled])
@@ -154,3 +143,14 @@ class RankedRows:
     def ids_left_out(self) -> bool:
         """Whether the page names rows because the ids would take too much room."""
         return self._packed_ids is None and not self._ids_are_rows
+
+
+def _checked_recipe(scores: Scores, recorded: Any) -> dict[str, Any] | None:
+    """A recipe that `select` would take; None for anything else."""
+    try:
+        recipe = {name: recorded[name] for name in _OPTIONS}
+        SelectionSettings(**recipe).check()
+        hash_ids(scores.ids[:1], seed=recipe["seed"])
+    except (PareError, TypeError, KeyError):
+        return None
+    return recipe | {"grouped_by": recorded.get("grouped_by")}

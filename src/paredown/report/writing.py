@@ -21,7 +21,7 @@ from paredown.report.recut_data import RankedRows
 from paredown.report.sweep_page import SweepPage
 from paredown.score_files import is_scores, manifest_file, read_manifest, read_scores, score_files
 from paredown.scores import Scores
-from paredown.selection import Selection, select
+from paredown.selection import Selection, SelectionSettings, default_balance
 from paredown.text import quoted
 from paredown.version import __version__
 
@@ -109,7 +109,7 @@ def write_report(
     )
     named = of if isinstance(of, str | Path) else "manifest.parquet"
     content = PrunedPage(rows, pruned, _name_of(rows.scores, named), quoted(named), shown, examples)
-    notes = tuple(note for note in (examples.note, shown.note) if note)
+    notes = tuple(dict.fromkeys(note for note in (examples.note, shown.note) if note))
     summary = ReportSummary("manifest" if pruned else "table of scores", 0, notes)
     return _write(content.html(), out, summary, request, overwrite, read)
 
@@ -147,7 +147,7 @@ def is_sweep(path: Path) -> bool:
 def _selected(of: Any, *, metric: str | None, **selecting: Any) -> tuple[RankedRows, bool]:
     """The rows, and whether they were pruned or the selection is only proposed."""
     if isinstance(of, Selection):
-        return _ranked(of), True
+        return RankedRows(of.scores, of.recipe, of.keep), True
     if isinstance(of, str | Path):
         if not Path(of).exists():
             raise PareError(f"{of}: there is no such file or folder.")
@@ -159,13 +159,12 @@ def _selected(of: Any, *, metric: str | None, **selecting: Any) -> tuple[RankedR
         file = manifest_file(of)
         if file.is_file() and _has_keep(file):
             scores, keep = read_manifest(of)
-            return RankedRows.of(scores, keep, scores.provenance.get("selection")), True
+            return RankedRows(scores, scores.provenance.get("selection"), keep), True
         of = read_scores(of, metric=metric)
-    return _ranked(select(of, **selecting)), False
-
-
-def _ranked(kept: Selection) -> RankedRows:
-    return RankedRows.of(kept.scores, kept.keep, kept.recipe)
+    groups = of.labels is not None or of.clusters is not None
+    selecting["balance"] = default_balance(selecting["balance"], groups=groups)
+    settings = SelectionSettings(**selecting).check()
+    return RankedRows(of, settings.recipe(len(of), None)), False
 
 
 def _has_keep(file: Path) -> bool:

@@ -97,12 +97,17 @@ def select(
 
 
 def _select_in_memory(scores: Scores, options: SelectionSettings) -> Selection:
+    _, dropped = options.kept_and_dropped(len(scores))
+    hashes = hash_ids(scores.ids, seed=options.seed)
+    return select_in_order(scores, options, STRATEGIES[options.strategy](scores.values, hashes, dropped))
+
+
+def select_in_order(scores: Scores, options: SelectionSettings, order: NDArray[np.int64]) -> Selection:
+    """`select`, given the order of the strategy: the rows of all examples, best first."""
     n, seed, strategy = len(scores), options.seed, options.strategy
     groups, grouped_by = _groups(scores) if options.grouped else (Labels(np.zeros(n, np.int64), ("",)), None)
     places, short = options.places(groups.counts)
     n_keep, dropped = options.kept_and_dropped(n)
-    order = STRATEGIES[strategy](scores.values, hash_ids(scores.ids, seed=seed), dropped)
-
     keep = keep_in_order(order, groups.codes, places.floors, places.total)
     by_order = keep.copy()
     if places.random_total:

@@ -33,6 +33,7 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
+_POINTS: dict[str, Any] = {"marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.4}  # of curves with error bars
 
 
 def check_available() -> None:
@@ -64,16 +65,12 @@ def error_curves(
     """Draw named curves of (x, mean, standard error); the baseline is grey with a band of two standard errors."""
     colors = iter(COLORS * (1 + len(curves) // len(COLORS)))
     for name, points in curves.items():
-        x, mean, error = zip(*sorted(points), strict=True)
+        x, mean, error = np.array(sorted(points)).T
         if name == baseline:
-            low = [m - 2 * e for m, e in zip(mean, error, strict=True)]
-            high = [m + 2 * e for m, e in zip(mean, error, strict=True)]
-            axes.fill_between(x, low, high, color=RANDOM_COLOR, alpha=0.25, linewidth=0)
+            axes.fill_between(x, mean - 2 * error, mean + 2 * error, color=RANDOM_COLOR, alpha=0.25, linewidth=0)
             axes.plot(x, mean, color=RANDOM_COLOR, linewidth=2, label=f"{name} (band: 2 standard errors)")
         else:
-            axes.errorbar(
-                x, mean, yerr=error, color=next(colors), marker="o", markersize=4, linewidth=1.4, capsize=2, label=name
-            )
+            axes.errorbar(x, mean, yerr=error, color=next(colors), label=name, **_POINTS)
 
 
 def draw_classes(axes: Any, comparison: ClassComparison) -> None:
@@ -108,9 +105,8 @@ def fraction_bar(drawn: Any, axes: Any, fractions: ArrayLike) -> None:
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
     values = np.sort(np.asarray(fractions, dtype=float))
-    key = ScalarMappable(
-        BoundaryNorm(np.arange(len(values) + 1) - 0.5, len(values)), ListedColormap([fraction_color(f) for f in values])
-    )
+    patches = BoundaryNorm(np.arange(len(values) + 1) - 0.5, len(values))
+    key = ScalarMappable(patches, ListedColormap([fraction_color(f) for f in values]))
     bar = drawn.colorbar(key, ax=axes, ticks=range(len(values)), label="keep_fraction f", aspect=30, pad=0.015)
     bar.ax.set_yticklabels([f"{f:.2g}" for f in values])
     bar.ax.minorticks_off()
@@ -152,16 +148,15 @@ def sweep_picture(table: Any, path: Path) -> Path | None:
     with figure(path, size=size, ncols=columns, nrows=rows, squeeze=False, sharey=True) as (_, grid):
         for spare in grid.flat[len(ways) :]:
             spare.set_axis_off()
+        pooled = [point for fraction, points in chance.items() for point in points if fraction < 1]
         for axes, (way, curves) in zip(grid.flat, ways.items(), strict=False):
-            pooled = sorted(point for fraction, points in chance.items() for point in points if fraction < 1)
             if pooled:
                 axes.errorbar(*_columns(pooled), color=RANDOM_COLOR, fmt=".", capsize=2, label="random")
             if whole := sorted(chance.get(1.0, [])):
                 axes.errorbar(*_columns(whole), color="black", fmt="D", markersize=4, capsize=2, label="unpruned")
                 axes.axhline(100 * whole[-1][1], color="black", linewidth=0.8, linestyle=":")
             for fraction, points in sorted(curves.items()):
-                style = {"marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.4}
-                axes.errorbar(*_columns(points), color=fraction_color(fraction), label=f"f = {fraction:g}", **style)
+                axes.errorbar(*_columns(points), color=fraction_color(fraction), label=f"f = {fraction:g}", **_POINTS)
             axes.set(xscale="log", yscale="log", xlabel="examples kept")
             axes.set_title(printable(way), loc="left", parse_math=False)  # a metric's name is anyone's
             axes.legend()

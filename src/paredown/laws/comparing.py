@@ -67,8 +67,7 @@ def compare(curve: Curve, laws: Sequence[str] = PAPER_LAWS, *, draws: int = BOOT
             six for laws with an asymptote.
         laws: names in `LAWS`, of two or more families. The factorials are there on request: they are hard to tell from
             an exponential.
-        draws: bootstrap draws behind the intervals.
-        seed: of the bootstrap.
+        draws, seed: of the bootstrap behind the intervals.
     """
     names = list(dict.fromkeys(laws))
     families = {find_law(name).family for name in names}

@@ -40,8 +40,7 @@ def local_exponents(curve: Curve, *, span: int = 2, draws: int = BOOTSTRAP, seed
     Args:
         curve: made by `paredown.laws.curve`.
         span: sizes behind each exponent; 2 is the slope between neighbours, more is steadier and less local.
-        draws: bootstrap draws behind the intervals.
-        seed: of the bootstrap.
+        draws, seed: of the bootstrap behind the intervals.
     """
     if span < 2:
         raise PareError(f"span must be 2 or more sizes, got {span}.")
@@ -99,8 +98,7 @@ def beats_power_law(
         frontier: error of the best keep_fraction against kept size; four sizes or more.
         random: error of random subsets against size; four sizes or more.
         span: sizes at the end of the frontier behind its exponent.
-        draws: bootstrap draws behind the intervals.
-        seed: of the bootstrap.
+        draws, seed: of the bootstrap behind the intervals.
     """
     end = local_exponents(frontier, span=span, draws=draws, seed=seed)
     laws = compare(frontier, draws=draws, seed=seed)

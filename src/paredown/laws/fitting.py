@@ -63,8 +63,7 @@ def fit(curve: Curve, law: str = "power", *, draws: int = BOOTSTRAP, seed: int =
     Args:
         curve: made by `paredown.laws.curve`; four sizes or more.
         law: a name in `LAWS`.
-        draws: number of bootstrap fits.
-        seed: of the bootstrap.
+        draws, seed: of the bootstrap behind the intervals.
     """
     form = find_law(law)
     check_points(curve)

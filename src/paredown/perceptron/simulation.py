@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,11 @@ from paredown.perceptron.sampling import Draw, Setting, window_mass
 from paredown.perceptron.simulation_jobs import run_draws
 from paredown.progress import Track, silent
 from paredown.standard_errors import standard_error
+
+
+def _mean(name: str, doc: str) -> Any:
+    """A property: the mean of a field of `Draw` over draws."""
+    return property(lambda simulation: simulation.mean(name), doc=doc)
 
 
 @dataclass(frozen=True)
@@ -34,40 +40,18 @@ class Simulation:
         """The standard error of that mean; NaN for a single draw."""
         return standard_error(self.values(name))
 
-    @property
-    def test_error(self) -> float:
-        """Mean of arccos(R) / pi."""
-        return self.mean("test_error")
+    # Means over draws, as properties.
+    test_error = _mean("test_error", "Mean of arccos(R) / pi.")
+    R = _mean("R", "Mean overlap of student and teacher.")
+    rho = _mean("rho", "Mean overlap of student and probe.")
+    kappa = _mean("kappa", "Mean margin of the unit-length student: the theory's kappa, of J.x / sqrt(N) at |J|^2 = N.")
+    theta = _mean("theta", "Mean angle between probe and teacher in degrees, as realised.")
+    seconds = _mean("seconds", "Mean clock time of one max-margin solution.")
 
     @property
     def stderr(self) -> float:
         """Standard error of `test_error`."""
         return self.stderr_of("test_error")
-
-    @property
-    def R(self) -> float:
-        """Mean overlap of student and teacher."""
-        return self.mean("R")
-
-    @property
-    def rho(self) -> float:
-        """Mean overlap of student and probe."""
-        return self.mean("rho")
-
-    @property
-    def kappa(self) -> float:
-        """Mean margin of the unit-length student: the theory's kappa, where |J|^2 = N and margins are J.x / sqrt(N)."""
-        return self.mean("kappa")
-
-    @property
-    def theta(self) -> float:
-        """Mean angle between probe and teacher in degrees, as realised."""
-        return self.mean("theta")
-
-    @property
-    def seconds(self) -> float:
-        """Mean clock time of one max-margin solution."""
-        return self.mean("seconds")
 
 
 def simulate(

@@ -155,13 +155,9 @@ class Dataset:
 
 
 def find_dataset(names: Sequence[str], given: Path | None, parts: Path, *, rehearsal: bool = False) -> Dataset:
-    """The first of some data sets that is there; the digits always are.
+    """The first of some data sets, the best first, that is in the user's folder; the digits always are there.
 
-    Args:
-        names: of `DATA`, the best first.
-        given: the user's folder of data sets.
-        parts: where the digits, and what is made of a data set, are put.
-        rehearsal: take the first, whether it is there or not.
+    `parts` is where the digits, and what is made of a data set, are put. A rehearsal takes the first, there or not.
     """
     if rehearsal:
         return Dataset(names[0], None, parts)
@@ -173,13 +169,10 @@ def find_dataset(names: Sequence[str], given: Path | None, parts: Path, *, rehea
         for folder in (None if given is None else given / name, DATA[name].usual):
             if folder is not None and Path(folder).is_dir():
                 return Dataset(name, Path(folder), parts)
-    asked = " or ".join(f"{name} ({DATA[name].title}{_holding(name)})" for name in names)
+    known = {name: DATA[name] for name in names}
+    asked = " or ".join(f"{n} ({facts.title}{facts.files and f': {facts.files}'})" for n, facts in known.items())
     where = "a folder of data sets (--data), with one of these folders in it" if given is None else f"{given} to have"
     raise PareError(f"this needs {where}: {asked}.")
-
-
-def _holding(name: str) -> str:
-    return f": {DATA[name].files}" if DATA[name].files else ""
 
 
 def _write_digits(folder: Path) -> Path:

@@ -139,10 +139,7 @@ class Setup:
     def run(self, function: str, jobs: Sequence[Any], *, common: Any, label: str) -> list[Any]:
         """`function(common, job)` for every job, in processes; what each returns is kept as soon as it is there.
 
-        Args:
-            function: as `package.module:name`, see `paredown.workers.run_jobs`.
-            jobs, common: plain values; together with the function they name what is kept.
-            label: for the progress bar.
+        The function is named as for `paredown.workers.run_jobs`; with the jobs, plain values, it names what is kept.
         """
         identity = {"function": function, "common": common, "paredown": __version__}
         folder = self.parts / f"jobs-{digest(identity, 20)}"

@@ -192,15 +192,9 @@ def _evaluate_feasible(
 
 
 def maximise_margin(alpha: Array, kept: KeptExamples, guess: tuple[Array, Array]) -> tuple[StudentBatch, Array]:
-    """Find the max-margin student of every point by Newton's method with a line search on the margin.
+    """Find the max-margin student of every point by Newton's method with a line search, from a guess of (w, eta).
 
-    Args:
-        alpha: kept examples per weight, shape (points,).
-        kept: what was kept, for the same points.
-        guess: a first guess of (w, eta).
-
-    Returns:
-        The students, and the residual of each, measured with a finer quadrature than the one that found it.
+    Returns the students, and the residual of each, measured with a finer quadrature than the one that found it.
     """
     student = _evaluate_feasible(
         alpha, kept, guess[0].copy(), guess[1].copy(), np.sqrt(1 / alpha + 0.4), 1e-3 + 0 * alpha

@@ -23,16 +23,10 @@ def transition(centre: Array, width: Array) -> Array:
 
 
 def composite_rule(breaks: Array, lower: Array, upper: Array, *, order: int) -> tuple[Array, Array]:
-    """Nodes and weights on [lower, upper], panels ending at the `breaks` inside it.
+    """Gauss-Legendre nodes and weights on [lower, upper], `order` of them in each panel between `breaks`.
 
-    Args:
-        breaks: shape (..., b), in any order; those outside the interval give panels of no width.
-        lower: start of the interval, shape (...).
-        upper: end of the interval, shape (...).
-        order: Gauss-Legendre nodes in a panel.
-
-    Returns:
-        Nodes and weights, both of shape (..., panels * order) with at most b + 1 panels.
+    `breaks` have shape (..., b), in any order, and the interval's ends (...). Nodes and weights have shape
+    (..., panels * order) with at most b + 1 panels.
     """
     lower, upper = np.asarray(lower)[..., None], np.asarray(upper)[..., None]
     ends = np.sort(np.clip(breaks, lower, upper), axis=-1)

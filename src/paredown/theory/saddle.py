@@ -213,17 +213,13 @@ def _solve_density(alpha: Array, theta: Array, density: Callable[[Array], Array]
         raise PareError(f"breaks must lie between 0 and {FAR:g}, the largest |z| a density may reach, got {breaks!r}.")
     mass = _density_mass(density, inner)
     outcome = np.full((5, len(alpha)), np.nan)
-    for group in (theta == 0, theta > 0):
-        index = np.flatnonzero(group)
-        if not len(index):
-            continue
-        a, angle = alpha[index], theta[index]
-        if group[0] and angle[0] == 0:
-            kept: KeptExamples = OnTeacher(0 * a, FAR + 0 * a, mass + 0 * a, density, inner)
-        else:
-            kept = FarDensity(density, mass, np.array(inner), angle)
-        guess = (1 / np.tan(np.pi / (2 + 2 * a)), 0 * a)
-        outcome[:, index] = _order_parameters(a, kept, guess, angle)
+    for on_teacher in (True, False):
+        index = np.flatnonzero((theta == 0) == on_teacher)
+        if len(index):
+            a, angle = alpha[index], theta[index]
+            near = OnTeacher(0 * a, FAR + 0 * a, mass + 0 * a, density, inner)
+            kept = near if on_teacher else FarDensity(density, mass, np.array(inner), angle)
+            outcome[:, index] = _order_parameters(a, kept, (1 / np.tan(np.pi / (2 + 2 * a)), 0 * a), angle)
     return outcome
 
 

@@ -63,8 +63,7 @@ class Curve:
         if self.stderr is None:
             return np.full(len(self), np.nan), np.full(len(self), np.nan)
         drawn = np.exp(self.resample(draws, np.random.default_rng(seed)))
-        both = [interval(e, drawn[:, i], self.freedom) for i, e in enumerate(self.error)]
-        return np.array([e.low for e in both]), np.array([e.high for e in both])
+        return percentile_limits(drawn, self.freedom)
 
     def resample(self, draws: int, rng: np.random.Generator, centre: Array | None = None) -> Array:
         """Log errors as other runs might have given them, shape (draws, n), about `centre` (the curve itself).
@@ -146,8 +145,8 @@ def from_runs(size: Array, runs: Array, *, paired: bool = False) -> Curve:
     return Curve(size, mean, mean * np.sqrt(variance / count), float(known), runs, paired)
 
 
-def interval(value: float, samples: Array, freedom: float) -> Estimate:
-    """The 95 % percentile interval of bootstrap samples, widened as Student's t is wider than a Gaussian.
+def percentile_limits(samples: Array, freedom: float) -> tuple[Array, Array]:
+    """The 95 % percentile limits of bootstrap samples, widened as Student's t is wider than a Gaussian.
 
     Without it few runs give intervals that are too narrow (Hesterberg, 'What teachers should know about the bootstrap',
     section on expanded percentile intervals).
@@ -155,7 +154,13 @@ def interval(value: float, samples: Array, freedom: float) -> Estimate:
     tail = (1 - LEVEL) / 2
     if np.isfinite(freedom):
         tail = float(norm.sf(t.isf(tail, max(freedom, 1))))
-    low, high = np.quantile(samples, [tail, 1 - tail])
+    low, high = np.quantile(samples, [tail, 1 - tail], axis=0)
+    return low, high
+
+
+def interval(value: float, samples: Array, freedom: float) -> Estimate:
+    """A number with the limits of its bootstrap samples."""
+    low, high = percentile_limits(samples, freedom)
     return Estimate(float(value), float(low), float(high))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from paredown.errors import PareError
 from paredown.laws.comparing import LawComparison, compare
-from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, interval
+from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, interval, percentile_limits
 from paredown.laws.fitting import LawFit, check_points, fit, weights
 from paredown.laws.forms import LAWS, Array
 from paredown.laws.law_verdicts import Doubt, PowerLawVerdict, describe_power_law_test
@@ -55,11 +55,9 @@ def local_exponents(curve: Curve, *, span: int = 2, draws: int = BOOTSTRAP, seed
         axis=-1,
     )
     exponent, samples = slopes[0], slopes[1:]
-    limits = [
-        interval(nu, samples[:, i], curve.freedom) if known else Estimate(nu) for i, nu in enumerate(exponent.tolist())
-    ]
+    unknown = np.full(len(pieces), np.nan)
+    low, high = percentile_limits(samples, curve.freedom) if known else (unknown, unknown)
     middle = np.array([np.exp(np.log(curve.size[piece]).mean()) for piece in pieces])
-    low, high = np.array([e.low for e in limits]), np.array([e.high for e in limits])
     return LocalExponents(middle, exponent, low, high, samples)
 
 

@@ -26,35 +26,22 @@ def scaling_sweep(setup: Setup, role: str = "main", **grid: Any) -> dict[str, An
     data = setup.dataset(role)
     small = data.name == "digits"
     if setup.scale == "paper":
-        recipe = {"imagenet": "resnet50", "svhn": "resnet18_svhn"}.get(data.name, "resnet18")
+        source = data.images("swav" if data.name == "imagenet" else "auto")
+        student = {"recipe": {"imagenet": "resnet50", "svhn": "resnet18_svhn"}.get(data.name, "resnet18")}
+        probe = {}  # members and epochs are those of the recipe
         sizes = [round(data.examples * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)]
-        return {
-            "data": data.images("swav" if data.name == "imagenet" else "auto"),
-            "grid": {
-                "initial_size": sizes,
-                "keep_fraction": [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
-                "metric": ["el2n"],
-                "balance": [0.0],
-                "seed": setup.seeds(1 if data.name == "imagenet" else 4),  # the paper trained one model per point there
-                **grid,
-            },
-            "student": {"recipe": recipe},
-            "probe": {},  # members and epochs are those of the recipe
-        }
-    sizes = [160, 320, 640, 1280] if small else [data.examples // part for part in (64, 16, 4, 1)]
-    return {
-        "data": data.features(),
-        "grid": {
-            "initial_size": sizes,
-            "keep_fraction": [0.25, 0.5, 1.0] if small else [0.125, 0.25, 0.5, 1.0],
-            "metric": ["el2n"],
-            "balance": [0.0],
-            "seed": setup.seeds(setup.choose(tiny=2, cpu=4, paper=4)),
-            **grid,
-        },
-        "student": {"recipe": "mlp", "steps": setup.choose(tiny=60, cpu=400 if small else 1500, paper=0)},
-        "probe": {"members": setup.choose(tiny=2, cpu=3, paper=10)},
-    }
+        fractions = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+        seeds = 1 if data.name == "imagenet" else 4  # the paper trained one model per point there
+    else:
+        source = data.features()
+        student = {"recipe": "mlp", "steps": setup.choose(tiny=60, cpu=400 if small else 1500, paper=0)}
+        probe = {"members": setup.choose(tiny=2, cpu=3, paper=0)}
+        sizes = [160, 320, 640, 1280] if small else [data.examples // part for part in (64, 16, 4, 1)]
+        fractions = [0.25, 0.5, 1.0] if small else [0.125, 0.25, 0.5, 1.0]
+        seeds = setup.choose(tiny=2, cpu=4, paper=0)
+    common = {"initial_size": sizes, "keep_fraction": fractions, "metric": ["el2n"], "balance": [0.0]}
+    grid = {**common, "seed": setup.seeds(seeds), **grid}
+    return {"data": source, "grid": grid, "student": student, "probe": probe}
 
 
 def add_laws(table: FigureTable, results: pa.Table, data: str, *, metric: str = "el2n", balance: float = 0.0) -> None:

@@ -86,36 +86,33 @@ def measure(setup: Setup) -> FigureTable:
 
 def judge(table: FigureTable) -> list[Claim]:
     """For every data set: epochs to converge, and error for equal compute."""
-    claims = []
-    for data in table.values("data"):
-        runs = table.where(kind="run", data=data)
-        pruned = FigureTable(row for row in runs.rows if row["metric"] != "random" or row["keep_fraction"] == 1)
-        epochs = pruned["converged"]
-        claims.append(
-            Claim.judged(
-                "At equal epochs networks converge equally quickly, whatever the fraction kept.",
-                bool(epochs.max() <= _SIMILAR * epochs.min()),
-                f"{data}: epochs until the test error is within {100 * (_NEAR - 1):.0f} % of its last value, at "
-                f"keep_fraction {floats(pruned['keep_fraction'])}: {floats(epochs)}.",
-            )
-        )
-        hard = FigureTable(row for row in pruned.rows if row["keep_fraction"] < 1)
-        chance = [runs.where(metric="random", keep_fraction=f).rows[0] for f in hard["keep_fraction"]]
-        better = [h["test_error"] < c["test_error"] for h, c in zip(hard.rows, chance, strict=True)]
-        full = runs.where(keep_fraction=1.0).rows[0]
-        told = "; ".join(
-            f"{row['flops'] / full['flops']:.0%} of the compute: {100 * row['test_error']:.2f} % (random subset "
-            f"{100 * other['test_error']:.2f} %)"
-            for row, other in zip(hard.rows, chance, strict=True)
-        )
-        claims.append(
-            Claim.judged(
-                "For the same compute the hardest examples give a lower error than random ones.",
-                all(better),
-                f"{data}: all examples {100 * full['test_error']:.2f} % error with {full['flops']:.2g} FLOPs; {told}.",
-            )
-        )
-    return claims
+    return [claim for data in table.values("data") for claim in _judge_data(table.where(kind="run", data=data), data)]
+
+
+def _judge_data(runs: FigureTable, data: str) -> list[Claim]:
+    pruned = FigureTable(row for row in runs.rows if row["metric"] != "random" or row["keep_fraction"] == 1)
+    epochs = pruned["converged"]
+    full = runs.where(keep_fraction=1.0).rows[0]
+    hard = [row for row in pruned.rows if row["keep_fraction"] < 1]
+    chance = [runs.where(metric="random", keep_fraction=row["keep_fraction"]).rows[0] for row in hard]
+    told = "; ".join(
+        f"{row['flops'] / full['flops']:.0%} of the compute: {100 * row['test_error']:.2f} % (random subset "
+        f"{100 * other['test_error']:.2f} %)"
+        for row, other in zip(hard, chance, strict=True)
+    )
+    return [
+        Claim.judged(
+            "At equal epochs networks converge equally quickly, whatever the fraction kept.",
+            bool(epochs.max() <= _SIMILAR * epochs.min()),
+            f"{data}: epochs until the test error is within {100 * (_NEAR - 1):.0f} % of its last value, at "
+            f"keep_fraction {floats(pruned['keep_fraction'])}: {floats(epochs)}.",
+        ),
+        Claim.judged(
+            "For the same compute the hardest examples give a lower error than random ones.",
+            all(row["test_error"] < other["test_error"] for row, other in zip(hard, chance, strict=True)),
+            f"{data}: all examples {100 * full['test_error']:.2f} % error with {full['flops']:.2g} FLOPs; {told}.",
+        ),
+    ]
 
 
 def draw(table: FigureTable, path: Path) -> None:

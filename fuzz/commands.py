@@ -300,6 +300,18 @@ def _compare(*options: str) -> Callable[[], int]:
     return run
 
 
+def _with_pca(command: Callable[[], int]) -> Callable[[], int]:
+    """A command whose map is made without PaCMAP, whose threads do not outlive a fork."""
+
+    def run() -> int:
+        from paredown import projection
+
+        projection._FEWEST = 10**9
+        return command()
+
+    return run
+
+
 _TABLE = {"scores.parquet": ("scores.json",)}
 
 COMMANDS: dict[str, Command] = {
@@ -336,7 +348,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "prune-scores": Command(_SCORED, _cli("prune", "scores.parquet", "--memory", "1B", "-o", "pruned"), {"pruned": ()}),
     "prune-report": Command(
-        _vectors, _cli(*_PRUNE, "--report", "report.html", "-o", "pruned"), {"pruned": (), "report.html": ()}
+        _vectors,
+        _with_pca(_cli(*_PRUNE, "--report", "report.html", "-o", "pruned")),
+        {"pruned": (), "report.html": ()},
     ),
     "report": Command(_PRUNED, _cli("report", "pruned", "--map", "pca", "-o", "report.html"), {"report.html": ()}),
     "report-overwrite": Command(

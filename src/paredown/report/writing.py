@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from paredown.errors import PareError, argument
-from paredown.files import check_apart, check_output, file_digest, finished_request, new_output
+from paredown.files import check_apart, check_output, file_digest, finished_request, locked, new_output
 from paredown.output_kinds import find_output
 from paredown.progress import Track, silent
 from paredown.projection import Method
@@ -85,33 +85,36 @@ def write_report(
         raise PareError(f"{argument('exhibits')} must not be negative, got {exhibits}.")
     read = [Path(given) for given in (of, source, embeddings) if isinstance(given, str | Path)]
     check_apart(out, read, folder=False)
-    if isinstance(of, str | Path) and is_sweep(Path(of)):
-        return _write(SweepPage.of(Path(of)).html(), out, ReportSummary("sweep", 0), None, overwrite, read)
+    if isinstance(of, str | Path) and not Path(of).exists():
+        raise PareError(f"{of}: there is no such file or folder.")
     options = {"keep_fraction": keep_fraction, "strategy": strategy, "balance": balance, "metric": metric}
     request = _request(of, texts, options | {"map": projection, "exhibits": exhibits, "seed": seed, "read": read[1:]})
-    if not overwrite and request is not None and finished_request(out) == request:
-        return ReportSummary("manifest", out.stat().st_size, already=True)
-    check_output(out, overwrite=overwrite, sources=read)
-    rows, pruned = _selected(of, **options)
-    shown = NOTHING
-    if projection is not None:
-        shown = look_at_embeddings(
-            rows, embeddings=embeddings, method=projection, trust_source=trust_source, seed=seed, track=track
+    with locked(out):
+        if not overwrite and request is not None and finished_request(out) == request:
+            return ReportSummary("manifest", out.stat().st_size, already=True)
+        check_output(out, overwrite=overwrite, sources=read)
+        if isinstance(of, str | Path) and is_sweep(Path(of)):
+            return _write(SweepPage.of(Path(of)).html(), out, ReportSummary("sweep", 0), request, overwrite, read)
+        rows, pruned = _selected(of, **options)
+        shown = NOTHING
+        if projection is not None:
+            shown = look_at_embeddings(
+                rows, embeddings=embeddings, method=projection, trust_source=trust_source, seed=seed, track=track
+            )
+        examples = gather_exhibits(
+            rows,
+            also=shown.shown_duplicates,
+            source=source,
+            texts=texts,
+            trust_source=trust_source,
+            most=exhibits,
+            track=track,
         )
-    examples = gather_exhibits(
-        rows,
-        also=shown.shown_duplicates,
-        source=source,
-        texts=texts,
-        trust_source=trust_source,
-        most=exhibits,
-        track=track,
-    )
-    named = of if isinstance(of, str | Path) else "manifest.parquet"
-    content = PrunedPage(rows, pruned, _name_of(rows.scores, named), quoted(named), shown, examples)
-    notes = tuple(dict.fromkeys(note for note in (examples.note, shown.note) if note))
-    summary = ReportSummary("manifest" if pruned else "table of scores", 0, notes)
-    return _write(content.html(), out, summary, request, overwrite, read)
+        named = of if isinstance(of, str | Path) else "manifest.parquet"
+        content = PrunedPage(rows, pruned, _name_of(rows.scores, named), quoted(named), shown, examples)
+        notes = tuple(dict.fromkeys(note for note in (examples.note, shown.note) if note))
+        summary = ReportSummary("manifest" if pruned else "table of scores", 0, notes)
+        return _write(content.html(), out, summary, request, overwrite, read)
 
 
 def _write(
@@ -126,7 +129,8 @@ def _request(of: Any, texts: Any, options: dict[str, Any]) -> str | None:
     """A hash of all that a page depends on; None where that is in memory. Scores know the data they were made from."""
     if not isinstance(of, str | Path) or not (texts is None or isinstance(texts, str)):
         return None
-    tables = [file_digest(file) for file in score_files(of) if file.is_file()]
+    read = sorted(Path(of).glob("runs/*.json")) if is_sweep(Path(of)) else score_files(of)
+    tables = [file_digest(file) for file in read if file.is_file()]
     options = {name: [str(item) for item in value] if name == "read" else value for name, value in options.items()}
     return digest({"paredown": __version__, "of": str(of), "tables": tables, "texts": texts, **options})
 
@@ -149,8 +153,6 @@ def _selected(of: Any, *, metric: str | None, **selecting: Any) -> tuple[RankedR
     if isinstance(of, Selection):
         return RankedRows(of.scores, of.recipe, of.keep), True
     if isinstance(of, str | Path):
-        if not Path(of).exists():
-            raise PareError(f"{of}: there is no such file or folder.")
         if not is_scores(of):
             raise PareError(
                 f"{of}: neither a manifest, nor a table of scores, nor a sweep; make one with `paredown prune`, "

@@ -22,7 +22,8 @@ def test_of_several_means_at_once() -> None:
     np.testing.assert_allclose(standard_error(runs), [2 / math.sqrt(3), 0, np.nan])
 
 
-def test_one_value_has_none_and_equal_values_have_zero() -> None:
+def test_fewer_than_two_values_have_none_and_equal_values_have_zero() -> None:
+    assert math.isnan(standard_error([]))
     assert math.isnan(standard_error([1.0]))
     np.testing.assert_array_equal(standard_error(np.ones((1, 2))), [np.nan, np.nan])
     same = np.array([0.1, 0.1, 0.1])

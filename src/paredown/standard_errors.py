@@ -14,8 +14,8 @@ Floats = NDArray[np.float64]
 def standard_error(values: ArrayLike) -> Any:
     """Of the mean over the first axis: sample standard deviation over the square root of the number of values.
 
-    NaN for a single value, and exactly 0 for equal ones, whose mean may be rounded. A number for one axis, else an
-    array of the further axes.
+    NaN for fewer than two values, and exactly 0 for equal ones, whose mean may be rounded. A number for one axis, else
+    an array of the further axes.
     """
     runs = np.asarray(values, dtype=np.float64)
     if len(runs) < 2:

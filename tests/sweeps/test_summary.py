@@ -182,10 +182,10 @@ def test_hurts_at_every_fraction() -> None:
     )
     verdict, _, _, sentence = judged((64_000, 0.5, HURTS), strategy="easy")
     assert verdict is PruningVerdict.HURTS
-    assert sentence.startswith(
-        "Keeping the easiest by el2n does worse than random subsets of the same size at every fraction: at 50 %"
+    assert sentence == (  # and nothing of wrong labels, which are among the hardest
+        "Keeping the easiest by el2n does worse than random subsets of the same size at every fraction: at 50 % of "
+        "64,000 the test error is 2.00 ± 0.04 points higher than with a random 50 % (4 seeds)."
     )
-    assert "labels" not in sentence
 
 
 def test_hurts_in_part_never_calls_a_loss_undecided() -> None:

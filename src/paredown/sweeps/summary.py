@@ -101,7 +101,7 @@ def _comparison(
         difference=float(difference.mean()),
         difference_stderr=standard_error(difference),
         unpruned_error=float(unpruned.mean()) if len(unpruned) else math.nan,
-        unpruned_stderr=standard_error(unpruned) if len(unpruned) else math.nan,
+        unpruned_stderr=standard_error(unpruned),
     )
 
 

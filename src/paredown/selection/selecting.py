@@ -77,7 +77,7 @@ def select(
         "mix_random": mix_random,
         "seed": seed,
     }
-    SelectionSettings(**given, balance=balance or 0.0).check()  # before anything is read
+    SelectionSettings(**given, balance=0.0 if balance is None else balance).check()  # before anything is read
     budget = parse_size(memory)
     if isinstance(scores, str | Path):
         scores = open_table(scores, metric=metric)

@@ -18,7 +18,6 @@ from paredown.errors import PareError
 from paredown.ids import id_array, join_ids
 from paredown.score_files import (
     PARQUET_OPTIONS,
-    check_table_output,
     manifest_schema,
     manifest_table,
     new_table,
@@ -161,7 +160,6 @@ class Selection(Introduced):
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the manifest, in row order and whole or not at all, with its provenance inside and as JSON beside."""
         path = Path(path)
-        check_table_output(path, overwrite=overwrite)
         schema = self.rows.schema.with_metadata(self._metadata())
         # Dictionaries pay for labels only: ids differ in every row, and scores nearly so; row numbers grow by one.
         # Statistics of labels would take as long as all the rest.
@@ -273,8 +271,7 @@ class RowsInMemory:
         counts = groups.counts
         ordered = self._scores.values[np.lexsort((self._scores.values, groups.codes))]
         ends = np.cumsum(counts)
+        # A class without examples gets the score of another, which is not shown.
         first, middle = (np.minimum(ends - counts + more, len(ordered) - 1) for more in (0, counts // 2))
         kept = groups[self._keep].counts
-        return ClassCounts(
-            kind, groups.classes, counts, kept, ordered[first], ordered[middle], ordered[np.maximum(ends - 1, 0)]
-        )
+        return ClassCounts(kind, groups.classes, counts, kept, ordered[first], ordered[middle], ordered[ends - 1])

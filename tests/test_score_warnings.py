@@ -263,6 +263,30 @@ def test_the_rule_for_crowded_scores(dtype: Any, small: float, warned: bool) -> 
     assert score_warnings(np.repeat(np.array([small, 1.0], dtype), [74, 26])) == []  # not three quarters
 
 
+def test_crowded_scores_may_have_some_zeros() -> None:
+    for zeros, warned in ((1, True), (74, True), (75, False)):  # three quarters of zeros are left to the ties
+        values = np.repeat([0.0, 1e-6, 1.0], [zeros, 80 - zeros, 20])
+        assert (len(score_warnings(values)) == 1) == warned
+
+
+@pytest.mark.parametrize(
+    ("bins", "may"),
+    [
+        ({0: 15, 1: 15, 2: 15, 3: 15, 4: 15, 40: 10, 50: 15}, True),  # three quarters in five neighbours
+        ({0: 15, 1: 15, 2: 15, 3: 15, 5: 15, 40: 10, 50: 15}, False),  # in six
+        ({0: 15, 1: 15, 2: 15, 3: 15, 4: 14, 40: 11, 50: 15}, False),  # not three quarters
+        ({0: 25, 10: 5, 20: 10, 46: 35, 50: 15}, False),
+        ({-300: 25, -250: 25, -183: 25, 0: 25}, True),  # three quarters below 2 % of the highest
+        ({-300: 25, -250: 25, -182: 25, 0: 25}, False),
+    ],
+)
+def test_where_scores_may_crowd(bins: dict[int, int], may: bool) -> None:
+    counted = Magnitudes()
+    for bin_, number in bins.items():  # 32 bins to an octave, the first from 1 to 33/32
+        counted.add(np.full(number, 2.0 ** (bin_ // 32) * (1 + (bin_ % 32 + 0.5) / 32)))
+    assert counted.may_crowd() == may
+
+
 def test_magnitudes_are_quantiles(rng: np.random.Generator) -> None:
     for dtype, width in ((np.float64, 1 / 32), (np.float32, 1 / 256)):
         values = rng.normal(size=10_001).astype(dtype)

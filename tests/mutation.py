@@ -5,7 +5,7 @@
 For every group mutmut changes its modules in one place at a time and runs the tests of that group that reach the place;
 a change that no test notices survives. Prints a table, then the survivors that `tests/mutants.md` does not explain, and
 ends with 1 if fewer than 90 % of a group's mutants were killed. Work is done on copies in `build/mutants`, where a
-stopped run goes on.
+stopped run goes on unless code or tests have changed since.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ GROUPS = {
         ("selection/*.py", "score_warnings.py"),
         (
             "selection/test_selection.py",
+            "selection/test_selection_values.py",
             "test_score_warnings.py",
             "--deselect=tests/test_score_warnings.py::test_streams_say_the_same",
         ),
@@ -59,7 +60,7 @@ GROUPS = {
         ("selection/streamed/*.py", "score_table.py", "class_codes.py"),
         ("selection/test_streamed.py", "test_score_warnings.py", "test_values.py"),
     ),
-    "summary": Group(("sweeps/summary.py",), ("sweeps/test_summary.py",)),
+    "summary": Group(("sweeps/summary.py", "sweeps/pruning_verdicts.py"), ("sweeps/test_summary.py",)),
     "values": Group(("columns.py", "ids.py", "scores.py"), ("test_values.py", "test_ids.py")),
     "laws": Group(("laws/*.py",), ("laws/test_laws.py", "laws/test_exact_laws.py", "laws/test_frontier.py")),
     "files": Group(
@@ -89,16 +90,26 @@ def prepare(name: str) -> Path:
     """A copy of the project that mutates the modules of one group."""
     group, folder = GROUPS[name], WORK / name
     folder.mkdir(parents=True, exist_ok=True)
+    if code_in(folder) != code_in(ROOT):  # mutmut would go on with what it found with other tests
+        shutil.rmtree(folder / "mutants", ignore_errors=True)
     for part in ("src", "tests"):
         shutil.rmtree(folder / part, ignore_errors=True)
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    package = ROOT / "src" / "paredown"  # for mutmut a * would reach into subpackages
+    modules = [path.relative_to(ROOT).as_posix() for module in group.modules for path in sorted(package.glob(module))]
     settings = SETTINGS.format(
-        modules=json.dumps([f"src/paredown/{module}" for module in group.modules]),
+        modules=json.dumps(modules),
         tests=json.dumps([test if test.startswith("-") else f"tests/{test}" for test in group.tests]),
     )
     (folder / "mutants" / "src").mkdir(parents=True, exist_ok=True)  # Python forgets a folder that was not there
     (folder / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8") + settings)
     return folder
+
+
+def code_in(folder: Path) -> dict[Path, bytes]:
+    """All modules and tests."""
+    files = (file for part in ("src", "tests") for file in (folder / part).rglob("*.py"))
+    return {file.relative_to(folder): file.read_bytes() for file in files}
 
 
 def run(name: str, jobs: int, sample: int | None, seed: int) -> dict[str, str]:

@@ -126,5 +126,5 @@ def balance_of_counts(counts: NDArray[np.int64]) -> float:
         return 1.0
     # Sorted ascending, class j is the larger one of the pairs with all i < j.
     smaller = np.concatenate([[0.0], np.cumsum(ascending)[:-1]])
-    ratios = np.divide(smaller, ascending, out=np.zeros(c), where=ascending > 0)
+    ratios = smaller / np.maximum(ascending, 1)  # where the larger is empty, so are all the smaller ones
     return float(ratios.sum() / (c * (c - 1) / 2))

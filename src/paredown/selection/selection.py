@@ -154,8 +154,7 @@ class Selection(Introduced):
     def to_pandas(self) -> pd.DataFrame:
         """The manifest as a data frame."""
         table = self.manifest()
-        plain = {name: table[name].cast(pa.string()) if name == "label" else table[name] for name in table.column_names}
-        return data_frame({name: column.to_numpy() for name, column in plain.items()})
+        return data_frame({name: table[name].to_numpy() for name in table.column_names})
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the manifest, in row order and whole or not at all, with its provenance inside and as JSON beside."""

@@ -86,9 +86,7 @@ class SelectionSettings:
             at_random = np.rint(self.mix_random * numbers).astype(np.int64)
             ordered = numbers - at_random
             return Places(ordered, int(ordered.sum()), at_random, int(at_random.sum())), []
-        floors, notes = np.zeros_like(counts), []
-        if self.balance > 0:
-            floors, notes = class_floors(counts, self.balance * self.keep_fraction, n_keep)
+        floors, notes = class_floors(counts, self.balance * self.keep_fraction, n_keep)
         at_random = min(round(self.mix_random * n_keep), n_keep - int(floors.sum()))
         return Places(floors, n_keep - at_random, np.zeros_like(counts), at_random), notes
 
@@ -104,7 +102,6 @@ class SelectionSettings:
 
     def recipe(self, n: int, grouped_by: str | None) -> dict[str, Any]:
         """How a selection from n examples was made, as its manifest records it."""
-        options = asdict(self)
-        fraction = options.pop("keep_fraction")
-        grouped = grouped_by if self.grouped else None
-        return {"keep_fraction": fraction, "kept": self.kept_and_dropped(n)[0], **options, "grouped_by": grouped}
+        n_keep, _ = self.kept_and_dropped(n)
+        first = {"keep_fraction": self.keep_fraction, "kept": n_keep}
+        return first | asdict(self) | {"grouped_by": grouped_by if self.grouped else None}

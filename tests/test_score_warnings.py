@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 
 import paredown as pdn
 from paredown.score_files import read_scores
-from paredown.score_warnings import Magnitudes, Tie, constant_warning, crowding_warning, score_warnings, tie_warning
+from paredown.score_warnings import (
+    Magnitudes,
+    Tie,
+    band_ranks,
+    band_warning,
+    constant_warning,
+    crowding_warning,
+    score_warnings,
+    tie_warning,
+)
 from paredown.scores import Labels, Scores
 from paredown.selection.streamed import Limits, open_table, select_streamed
 from paredown.selection.streamed import survey as survey_module
@@ -117,6 +126,11 @@ def test_what_is_dropped_as_the_hardest_is_cut_as_one(rng: np.random.Generator) 
     values = np.concatenate([np.full(400, 9.0), rng.uniform(0, 1, 600)])
     notes = notes_of(values, labels=np.arange(1_000), strategy="window", drop_hardest=0.1, keep_fraction=0.5)
     assert notes[0].startswith("100 of the 100 dropped as the hardest are tied at score 9 with 300 that were not")
+
+
+def test_all_that_are_kept_may_be_tied() -> None:
+    (note,) = notes_of(np.repeat([1.0, 0.0], 500), keep_fraction=0.3)
+    assert note.startswith("300 of the 300 kept are tied at score 1 with 200 that were dropped")
 
 
 def test_moderate_counts_ties_around_the_median() -> None:
@@ -223,6 +237,12 @@ def test_the_rule_for_constant_scores(lowest: float, highest: float, n: int, war
     assert (constant_warning(lowest, highest, n) is not None) == warned
 
 
+def test_zero_has_no_sign() -> None:
+    said = constant_warning(-0.0, 0.0, 5)
+    assert said is not None
+    assert said.startswith("all 5 scores are 0, up to rounding")
+
+
 def test_a_few_whitened_images_are_all_alike(tmp_path: Path, paredown: Any, rng: np.random.Generator) -> None:
     from PIL import Image
 
@@ -263,10 +283,17 @@ def test_the_rule_for_crowded_scores(dtype: Any, small: float, warned: bool) -> 
     assert score_warnings(np.repeat(np.array([small, 1.0], dtype), [74, 26])) == []  # not three quarters
 
 
+def test_scores_crowd_beside_the_largest_whatever_their_size() -> None:
+    for largest in (1e-3, 1.0, 10.0, 1e6):
+        assert len(score_warnings(largest * np.repeat([5e-4, 1.0], [75, 25]))) == 1
+        assert score_warnings(largest * np.repeat([2e-3, 1.0], [75, 25])) == []
+
+
 def test_crowded_scores_may_have_some_zeros() -> None:
     for zeros, warned in ((1, True), (74, True), (75, False)):  # three quarters of zeros are left to the ties
         values = np.repeat([0.0, 1e-6, 1.0], [zeros, 80 - zeros, 20])
-        assert (len(score_warnings(values)) == 1) == warned
+        said = [warning.split(",")[0] for warning in score_warnings(values)]
+        assert said == (["three quarters of the scores are 1e-06 or less"] if warned else [])
 
 
 @pytest.mark.parametrize(
@@ -288,7 +315,7 @@ def test_where_scores_may_crowd(bins: dict[int, int], may: bool) -> None:
 
 
 def test_magnitudes_are_quantiles(rng: np.random.Generator) -> None:
-    for dtype, width in ((np.float64, 1 / 32), (np.float32, 1 / 256)):
+    for dtype, width in ((np.float64, 1 / 32), (np.float32, 1 / 256), (np.float16, 1 / 256)):
         values = rng.normal(size=10_001).astype(dtype)
         counted = Magnitudes()
         for part in np.array_split(values, 7):
@@ -296,6 +323,9 @@ def test_magnitudes_are_quantiles(rng: np.random.Generator) -> None:
         for share in (0.01, 0.5, 0.75, 0.99, 1.0):
             exact = np.quantile(np.abs(values), share, method="inverted_cdf")
             assert exact <= counted.quantile(share) <= exact * (1 + width)
+    one = Magnitudes()
+    one.add(np.ones(1))
+    assert one.quantile(1.0) == np.nextafter(1 + 1 / 32, 0)  # the end of its bin
 
 
 def test_the_extra_pass_is_made_only_where_scores_may_crowd(
@@ -351,6 +381,23 @@ def test_scores_that_crowd_at_a_value_are_noticed(rng, at, dtype) -> None:
     assert re.match(r"three quarters of the scores are within \de-0[56] of ", warning)
     assert float(warning.split()[9].rstrip(",")) == pytest.approx(at, abs=1e-4)
     assert warning in notes_of(values)
+
+
+def test_the_rule_for_bands() -> None:
+    assert band_warning(2.5, 1e-3, 10.0) == (  # just at the limit
+        "three quarters of the scores are within 0.001 of 2.5, while 1 % are 10 or more away from it: they do not "
+        "separate most of the examples. A score that saturates does this; use another metric, or train for fewer "
+        "epochs."
+    )
+    assert band_warning(2.5, 1.1e-3, 10.0) is None
+    assert band_warning(2.5, 0.0, 10.0) is None
+    assert [band_ranks(n) for n in (100, 101, 200)] == [(50, 74, 98), (50, 75, 99), (100, 149, 197)]
+
+
+def test_a_hundred_scores_are_enough_for_a_band() -> None:
+    values = np.concatenate([3 - 1e-6 * np.arange(80), np.linspace(1, 2, 20)])
+    assert len(score_warnings(values)) == 1
+    assert score_warnings(values[1:]) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ import paredown as pdn
 from paredown.errors import PareError
 from paredown.ids import hash_ids, id_array
 from paredown.scores import Labels, Scores
-from paredown.selection import STRATEGIES, class_floors, class_quotas
+from paredown.selection import STRATEGIES, SelectionSettings, class_floors, class_quotas
+from paredown.selection.floors import common_level
+from paredown.selection.strategies import distances, median_of, score_bins
 
 STRATEGY = st.sampled_from(sorted(STRATEGIES))
 FRACTION = st.floats(0.01, 1.0)
@@ -192,7 +194,8 @@ def brute_force_b(counts: list[int]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("counts", "b"), [([9, 10], 0.9), ([5, 5, 5], 1.0), ([1, 2, 4], (1 / 2 + 1 / 4 + 1 / 2) / 3), ([7], 1.0)]
+    ("counts", "b"),
+    [([9, 10], 0.9), ([5, 5, 5], 1.0), ([1, 2, 4], (1 / 2 + 1 / 4 + 1 / 2) / 3), ([7], 1.0), ([1, 1], 1)],
 )
 def test_balance_score_by_hand(counts: list[int], b: float) -> None:
     labels = np.repeat(np.arange(len(counts)), counts)
@@ -215,14 +218,14 @@ def test_balance_score_is_the_mean_over_pairs(counts: list[int]) -> None:
         ({"keep_fraction": "half"}, r"^keep_fraction must be a number, got 'half'\.$"),
         ({"keep_fraction": True}, r"^keep_fraction must be a number, got True\.$"),
         ({"balance": -0.1}, r"^balance must be in \[0, 1\], got -0\.1\.$"),
-        ({"balance": 2}, r"^balance must be in \[0, 1\], got 2\. Did you mean 0\.02\?$"),
+        ({"balance": 20}, r"^balance must be in \[0, 1\], got 20\. Did you mean 0\.2\?$"),
         ({"balance": "half"}, r"^balance must be a number, got 'half'\.$"),
         ({"balance": ""}, r"^balance must be a number, got ''\.$"),
         ({"strategy": "hrad"}, r"^unknown strategy 'hrad'; available: easy, .* Did you mean 'hard'\?$"),
         (
             {"quota": "equal", "balance": 0.5},
-            r"^quota='equal' fixes how many examples of each class are kept, so a floor \(balance=0\.5\) has no effect; "
-            r"leave out one of them\.$",
+            r"^quota='equal' fixes how many examples of each class are kept, so a floor \(balance=0\.5\) has "
+            r"no effect; leave out one of them\.$",
         ),
         ({"quota": "same"}, r"^unknown quota 'same'; available: equal, none, proportional\."),
         ({"drop_hardest": 1}, r"^drop_hardest must be in \[0, 1\), got 1\.$"),
@@ -231,6 +234,7 @@ def test_balance_score_is_the_mean_over_pairs(counts: list[int]) -> None:
         ({"drop_hardest": None}, r"^drop_hardest must be a number, got None\.$"),
         ({"mix_random": -1}, r"^mix_random must be in \[0, 1\], got -1\.$"),
         ({"mix_random": 10}, r"^mix_random must be in \[0, 1\], got 10\. Did you mean 0\.1\?$"),
+        ({"mix_random": 1.5}, r"^mix_random must be in \[0, 1\], got 1\.5\.$"),
         ({"mix_random": False}, r"^mix_random must be a number, got False\.$"),
         ({"seed": -1}, r"^seed must not be negative, got -1\.$"),
         (
@@ -370,6 +374,31 @@ def test_quotas_are_the_plain_ones(n_keep: int, quota: str) -> None:
     assert class_quotas(np.array(counts), n_keep, quota).tolist() == plain_quotas(counts, n_keep, quota)
 
 
+def test_the_common_level_is_the_highest_that_fits() -> None:
+    counts = np.array([1, 9, 5])
+    levels = [common_level(counts, n_keep) for n_keep in (2, 3, 8, 9, 10, 11, 14, 15)]
+    assert levels == [0, 1, 3, 4, 4, 5, 8, 9]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bins_of_any_range(dtype: type) -> None:
+    def bins(*values: float) -> list[int]:
+        scores = np.array(values, dtype)
+        return score_bins(scores, scores.min(), scores.max()).tolist()
+
+    assert bins(10, 10.5, 11, 11.5, 12) == [0, 12, 25, 37, 49]
+    assert bins(3, 3) == [0, 0]
+    widest, least = float(np.finfo(dtype).max), float(np.finfo(dtype).smallest_subnormal)
+    assert bins(-widest, -widest / 2, 0, widest / 2, widest) == [0, 12, 25, 37, 49]  # whose range overflows
+    assert bins(0, least) == [0, 49]  # whose inverse does
+
+
+def test_medians_and_distances_may_overflow() -> None:
+    widest = np.finfo(np.float64).max
+    assert median_of(np.array([widest, widest])) == math.inf
+    assert distances(np.array([-widest, widest, 0.0]), widest).tolist() == [math.inf, 0.0, widest]
+
+
 def test_stratified_bins_reach_from_the_lowest_to_the_highest_score() -> None:
     # In 50 bins over 0..50, each of 0..49 has a bin of its own and 50 shares the last one with 49.
     values = np.concatenate([np.arange(51.0), np.full(49, 25.0)])
@@ -418,6 +447,7 @@ def test_the_recipe_is_what_was_asked_for() -> None:
         "grouped_by": "label",
     }
     assert pdn.select(np.arange(10), keep_fraction=0.5).recipe["grouped_by"] is None
+    assert SelectionSettings(0.5).recipe(10, "label")["grouped_by"] is None  # labels that nothing asked for
     known = Scores(np.arange(4.0), np.arange(4), provenance={"metric": "el2n"})
     again = pdn.select(known, keep_fraction=0.5)
     assert again.provenance() == {"metric": "el2n", "selection": again.recipe, "notes": []}
@@ -436,7 +466,12 @@ def test_floors_that_lose_most_by_rounding_down_are_raised_first() -> None:
     ]
     assert class_floors(np.array([12, 18, 15]), 0.1, 5)[0].tolist() == [1, 2, 2]
     assert class_floors(np.array([15, 24]), 0.1, 4)[0].tolist() == [2, 2]  # 1.5 and 2.4
-    # A class that would vanish comes before those that lose more.
+    # Exactly 2 and 1.5: nothing is left to raise the second.
+    assert class_floors(np.array([20, 15]), 0.1, 3)[0].tolist() == [2, 1]
+    # A class without examples gets no place.
+    assert class_floors(np.array([0, 15, 15]), 0.1, 3)[0].tolist() == [0, 2, 1]
+    # A class that would vanish comes before those that lose more, but never takes what another is sure of.
+    assert class_floors(np.array([20, 5, 5]), 0.1, 3)[0].tolist() == [2, 1, 0]
     assert class_floors(np.array([1, 18, 15]), 0.1, 3)[0].tolist() == [1, 1, 1]
     floors, notes = class_floors(np.array([12, 18, 15]), 0.1, 6)
     assert (floors.tolist(), notes) == ([2, 2, 2], [])
@@ -463,5 +498,6 @@ def test_a_window_that_does_not_fit_is_said(rng) -> None:
         "only the hardest 2 % are dropped first, not 5 %, because the rest would be fewer than are kept"
         "; keep a smaller fraction, or drop fewer of the hardest.",
     )
+    assert pdn.select(values, keep_fraction=0.98, strategy="stratified", drop_hardest=0.05).notes == kept.notes
     assert pdn.select(values, keep_fraction=0.9, strategy="window", drop_hardest=0.05).notes == ()
     assert pdn.select(values, keep_fraction=0.98, strategy="hard", drop_hardest=0.05).notes == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +135,10 @@ def test_scores_are_read_from_one_column_of_a_table(tmp_path: Path, memory: str 
     pq.write_table(pa.table(columns), tmp_path / "scores.parquet")
     labels = np.repeat(["low", "high"], 200)
     for path in (tmp_path / "scores.parquet", str(tmp_path / "scores.parquet")):
-        kept = pdn.select(path, metric="aum", labels=labels, balance=0.5, keep_fraction=0.5, memory=memory)
+        kept = pdn.select(path, metric="aum", labels=labels, balance=0.2, keep_fraction=0.5, memory=memory)
         assert kept.metric == "aum"
-        assert kept.indices.tolist() == [*range(150), *range(200, 250)]  # the hardest of each end, by aum
-        assert kept.recipe == RECIPE | {"keep_fraction": 0.5, "kept": 200}
+        assert kept.indices.tolist() == [*range(180), *range(200, 220)]  # the hardest of each half, by aum
+        assert kept.recipe == RECIPE | {"keep_fraction": 0.5, "kept": 200, "balance": 0.2}
     with pytest.raises(PareError, match=r"^these scores carry their own ids; give ids only with plain numbers\.$"):
         pdn.select(tmp_path / "scores.parquet", metric="aum", keep_fraction=0.5, ids=np.arange(400))
 
@@ -145,10 +146,17 @@ def test_scores_are_read_from_one_column_of_a_table(tmp_path: Path, memory: str 
 def test_only_a_table_that_is_too_large_is_streamed(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": np.arange(400), "el2n": np.arange(400.0)}), tmp_path / "scores.parquet")
     needed = open_table(tmp_path / "scores.parquet").in_memory_bytes
+    seen: list[str] = []
+
+    def track(items: Iterable[Any], label: str, total: int | None = None) -> Iterator[Any]:
+        seen.append(label)
+        yield from items
+
     for memory, streamed in ((needed, False), (needed - 1, True)):
-        kept = pdn.select(tmp_path / "scores.parquet", keep_fraction=0.25, memory=memory)
+        kept = pdn.select(tmp_path / "scores.parquet", keep_fraction=0.25, memory=memory, track=track)
         assert kept.indices.tolist() == list(range(300, 400))
         assert isinstance(kept.rows, selection_module.RowsInMemory) == (not streamed)
+        assert bool(seen) == streamed  # only streams take long enough to report on
 
 
 @pytest.mark.parametrize("scores", [[[0.1, 0.2]], ["a", "b"], [], 0.5])
@@ -232,6 +240,22 @@ def test_the_class_table_by_hand() -> None:
     assert table.schema.types == [pa.string(), pa.int64(), pa.int64(), *[pa.float64()] * 4]
     # Six pairs of classes: before, 2 to 5 is the only one that is not wholly unbalanced.
     assert kept.balance_scores() == {"before": pytest.approx(0.4 / 6), "after": pytest.approx(0.5 / 6)}
+
+
+def test_a_class_of_one_example() -> None:
+    table = pdn.select([0.1, 0.2, 0.3], labels=list("aab"), keep_fraction=0.7).class_table()
+    assert table is not None
+    assert list(table.to_pylist()[1].values()) == ["b", 1, 1, 1.0, 0.3, 0.3, 0.3]
+
+
+def test_streams_know_no_medians(tmp_path: Path) -> None:
+    columns = {"id": np.arange(400), "el2n": np.arange(400, dtype=np.float32), "label": list("ab" * 200)}
+    pq.write_table(pa.table(columns), tmp_path / "scores.parquet")
+    table = pdn.select(tmp_path / "scores.parquet", keep_fraction=0.5, memory="1KiB").class_table()
+    assert table is not None
+    assert table["score_median"].to_pylist() == [None, None]
+    assert table["score_median"].type == table["score_min"].type == pa.float32()
+    assert table["score_max"].to_pylist() == [398.0, 399.0]
 
 
 def test_clusters_are_classes_where_there_are_no_labels() -> None:

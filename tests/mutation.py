@@ -79,8 +79,8 @@ only_mutate = {modules}
 pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args = ["-n0", "-p", "no:cacheprovider"]
 also_copy = ["tests"]
-timeout_multiplier = 20.0
-timeout_constant = 60.0
+timeout_multiplier = 4.0
+timeout_constant = 10.0
 use_setproctitle = false
 use_git_change_detection = false
 """

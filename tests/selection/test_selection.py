@@ -144,6 +144,18 @@ def test_quotas() -> None:
     assert equal.indices.tolist() == [*range(50, 60), *range(80, 90), *range(90, 100)]  # the hardest of each
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_quotas_hold_for_what_is_mixed_in_at_random(seed: int) -> None:
+    labels = np.repeat([0, 1, 2], [60, 30, 10])
+    kept = pdn.select(np.arange(100), keep_fraction=0.24, labels=labels, quota="equal", mix_random=0.5, seed=seed)
+    assert np.bincount(labels[kept.indices]).tolist() == [8, 8, 8]
+    assert kept.keep[[*range(56, 60), *range(86, 90), *range(96, 100)]].all()  # four of each by score
+    shuffled = np.argsort(hash_ids(np.arange(100), seed=seed + 1))
+    others = [row for row in shuffled if row not in (*range(56, 60), *range(86, 90), *range(96, 100))]
+    drawn = [row for group in range(3) for row in [row for row in others if labels[row] == group][:4]]
+    assert kept.keep[drawn].all()
+
+
 def test_random_mix_in() -> None:
     n = 1000
     kept = pdn.select(np.arange(n), keep_fraction=0.2, mix_random=0.25, seed=1)

@@ -219,7 +219,7 @@ def _write_webdataset(kept: _Kept, out: Path) -> None:
     source, _ = kept.open()
     if not isinstance(source, WebDataset):
         raise PareError(
-            f"{source.location} ({source.kind}) has no tars; 'webdataset' writes those of a WebDataset anew. Export "
+            f"{source.location} ({source.kind}) has no tars; 'webdataset' reshards the tars of a WebDataset. Export "
             "'ids' or 'indices' instead."
         )
     wanted = set(kept.ids.tolist())

@@ -130,23 +130,23 @@ def test_conditions_left_out() -> None:
 
 def test_mistakes_in_trials_are_answered() -> None:
     one = trials("ann", "oxo")
-    with pytest.raises(PareError, match="observer 'bob' has no trials; those who have: ann"):
+    with pytest.raises(PareError, match="observer 'bob' has no trials; observers with trials: ann"):
         compare_observers(one, "bob")
     with pytest.raises(PareError, match="no two of the observers"):
         compare_observers(one)
-    with pytest.raises(PareError, match=r"observer 'bob' answered other images than the one before, e.g. '2.png'"):
+    with pytest.raises(PareError, match=r"observer 'bob' did not answer the same images .*, e.g. '2.png'"):
         compare_observers(join_trials(one, trials("bob", "ox")))
     with pytest.raises(
         PareError, match=r"data set 'colour', condition 'bw': observer 'ann' answered image '0.png' more"
     ):
         compare_observers(join_trials(one, one))
-    with pytest.raises(PareError, match="trials lack condition, response; needed are"):
+    with pytest.raises(PareError, match="trials lack condition, response; they need"):
         Trials.of({"observer": "a", "dataset": "b", "image": ["c"], "category": ["d"]})
     with pytest.raises(PareError, match="columns of equal length"):
         Trials(*[np.array(["a"])] * 5, np.array(["a", "b"]))
     with pytest.raises(PareError, match=r"same images, got shapes \(2,\) and \(3,\)"):
         measure_agreement([True, False], [True, False, True])
-    with pytest.raises(PareError, match="true and false"):
+    with pytest.raises(PareError, match="true or false"):
         measure_agreement([3, 4], [3, 5])
 
 
@@ -175,7 +175,7 @@ def test_fine_classes_to_coarse_ones() -> None:
     probabilities = [[0.2, 0.2, 0.2, 0.3], [0.4, 0.3, 0.3, 0.0], [0.0, 0.0, 0.0, 0.0]]
     assert map_decisions(probabilities, groups).tolist() == ["cat", "dog", "dog"]  # means 0.2 and 0.3; a tie at last
     assert map_decisions(probabilities, groups, aggregate="sum").tolist() == ["dog", "dog", "dog"]
-    with pytest.raises(PareError, match=r"lie in \[0, 1\], not so at row 0; of logits take softmax"):
+    with pytest.raises(PareError, match=r"lie in \[0, 1\], got others at row 0; for logits, take softmax"):
         map_decisions([[2.0, -1.0]], {"a": [0]})
     with pytest.raises(PareError, match="class 'cat' needs at least one of the columns 0 to 1, got \\[3\\]"):
         map_decisions([[0.5, 0.5]], {"cat": [3]})

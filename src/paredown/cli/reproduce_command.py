@@ -39,7 +39,7 @@ def reproduce(
         bool,
         typer.Option("--dry-run", help="Only check: build every network, run one batch, count the work."),
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Make again what is there already.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Make figures again that are already there.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Reproduce figures of the paper, and check their claims.

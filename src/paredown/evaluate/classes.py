@@ -219,7 +219,7 @@ def _correct(what: str, predictions: ArrayLike, truth: NDArray[Any]) -> NDArray[
     if given.dtype.kind == "f" or numbers[0] != numbers[1]:
         raise PareError(
             f"{what} ({given.dtype}) and labels ({truth.dtype}) must both be codes or both be names; "
-            "of logits or probabilities take the argmax first."
+            "for logits or probabilities, take the argmax first."
         )
     return (given == truth).astype(np.float64)
 

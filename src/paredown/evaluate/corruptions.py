@@ -121,7 +121,9 @@ def measure_corruptions(
         answer = np.asarray(predict(given))
         codes = answer.argmax(axis=1) if answer.ndim == 2 else answer
         if codes.shape != truth.shape:
-            raise PareError(f"predict returned shape {answer.shape} for {len(truth)} images; need codes or logits.")
+            raise PareError(
+                f"predict returned shape {answer.shape} for {len(truth)} images; return class codes or logits."
+            )
         return float((codes == truth).mean())
 
     todo = [(name, severity) for name in names for severity in severities]

@@ -72,7 +72,7 @@ class Trials:
         names = [entry.name for entry in fields(cls)]
         lacking = [name for name in names if name not in columns]
         if lacking:
-            raise PareError(f"trials lack {', '.join(lacking)}; needed are the columns {', '.join(names)}.")
+            raise PareError(f"trials lack {', '.join(lacking)}; they need the columns {', '.join(names)}.")
         arrays = [np.asarray(columns[name]).astype(str) for name in names]
         rows = max((len(array) for array in arrays if array.ndim), default=1)
         return cls(*(array if array.ndim else np.full(rows, array) for array in arrays))
@@ -130,7 +130,7 @@ def measure_agreement(correct_1: ArrayLike, correct_2: ArrayLike) -> Agreement:
         raise PareError(f"both observers must answer the same images, got shapes {first.shape} and {second.shape}.")
     for given in (first, second):
         if given.dtype != bool and not np.isin(given, (0, 1)).all():
-            raise PareError("correct answers are given as true and false; compare responses with categories first.")
+            raise PareError("give correct answers as true or false; compare responses with categories first.")
     p, q = float(first.mean()), float(second.mean())
     observed = float((first == second).mean())
     expected = p * q + (1 - p) * (1 - q)
@@ -172,7 +172,7 @@ def compare_observers(
     """
     known = set(np.unique(trials.observer).tolist())
     if observer is not None and observer not in known:
-        raise PareError(f"observer {observer!r} has no trials; those who have: {', '.join(sorted(known))}.")
+        raise PareError(f"observer {observer!r} has no trials; observers with trials: {', '.join(sorted(known))}.")
     people = (known if humans is None else set(humans)) - {observer}
     pairs: list[tuple[str, str, str, str]] = []
     agreements: list[Agreement] = []
@@ -222,7 +222,7 @@ def _answers(trials: Trials, rows: NDArray[np.int64], where: str) -> dict[str, N
         if seen is not None and not np.array_equal(seen, images):
             odd = sorted(set(seen.tolist()) ^ set(images.tolist()))[0]
             raise PareError(
-                f"{where}: observer {name!r} answered other images than the one before, e.g. {odd!r}; "
+                f"{where}: observer {name!r} did not answer the same images as the one before, e.g. {odd!r}; "
                 "give every observer's answers to the same images."
             )
         seen = images

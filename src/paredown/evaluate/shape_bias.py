@@ -50,14 +50,14 @@ def map_decisions(
         raise PareError(f"probabilities must be (examples, classes), got shape {values.shape}.")
     bad = np.flatnonzero(~((values >= 0) & (values <= 1 + 1e-6)).all(axis=1))
     if len(bad):
-        raise PareError(f"probabilities must lie in [0, 1], not so at {name_rows(bad)}; of logits take softmax first.")
+        raise PareError(f"probabilities must lie in [0, 1], got others at {name_rows(bad)}; for logits, take softmax.")
     if aggregate not in ("mean", "sum"):
         raise PareError(f"aggregate must be 'mean' or 'sum', got {aggregate!r}.")
     for name, columns in groups.items():
         if not len(columns) or min(columns) < 0 or max(columns) >= values.shape[1]:
             raise PareError(
                 f"class {name!r} needs at least one of the columns 0 to {values.shape[1] - 1}, got {list(columns)}; "
-                "leave classes out that the model does not know."
+                "leave out classes that the model does not have."
             )
     mass = np.stack([getattr(values[:, list(columns)], aggregate)(axis=1) for columns in groups.values()], axis=1)
     return np.array(list(groups))[mass.argmax(axis=1)]

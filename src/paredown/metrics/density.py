@@ -84,7 +84,7 @@ def fit_density(
         neighbours: nearest other clusters whose distance counts.
         temperature: the lower, the more of the budget goes to complex clusters.
         method: which rows are clustered and how, a name in `clustering.kmeans.METHODS`.
-        restarts: how often the sample is clustered anew; the best counts.
+        restarts: how often the sample is clustered; the best clustering is used.
         kernel: how rows are compared with centroids, a name in `clustering.kernels.KERNELS`.
         memory: bytes to work in.
         start: centroids to begin with.

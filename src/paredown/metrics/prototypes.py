@@ -109,7 +109,7 @@ def fit_prototypes(
         sample_per_centroid: rows of the sample for each prototype.
         iterations: rounds of k-means on the sample.
         passes: rounds over all rows after those on the sample; as many as the method needs by default.
-        restarts: how often the sample is clustered anew; the best counts.
+        restarts: how often the sample is clustered; the best clustering is used.
         sensitivity: measure how much the scores depend on k, for k below 10,000.
         kernel: how rows are compared with centroids, a name in `clustering.kernels.KERNELS`.
         memory: bytes to work in.

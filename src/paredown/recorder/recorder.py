@@ -128,7 +128,7 @@ class Recorder:
             bad = np.flatnonzero(last > epoch)
             raise PareError(
                 f"{where}: {self._name(batch.indices[bad])} was seen in epoch {last[bad[0]]} already; epochs must not "
-                f"go back. A training that starts anew needs a new Recorder, another model another member=."
+                f"go back. A training that starts over needs a new Recorder, another model another member=."
             )
         if table["seen"][batch.indices].max() >= MAX_OBSERVATIONS:
             raise PareError(f"{where}: an example can be recorded {MAX_OBSERVATIONS} times at most.")

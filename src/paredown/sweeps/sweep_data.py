@@ -161,7 +161,7 @@ def open_data(folder: Path) -> tuple[TrainingSet, TrainingSet]:
     """The training and test examples in one form: mapped from disk, where ids are row numbers, or decoded when used."""
     record = read_record(folder / "data.json")
     if record is None:
-        raise PareError(f"{folder}: the data of the sweep are damaged; run the same sweep again to make them anew.")
+        raise PareError(f"{folder}: the data of the sweep are damaged; run the same sweep again to make new ones.")
     train, test = (
         _reopened(folder, name, tuple(record["classes"]), record["inputs"][name]) for name in ("train", "test")
     )

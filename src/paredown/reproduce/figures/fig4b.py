@@ -144,7 +144,7 @@ def judge(table: FigureTable) -> list[Claim]:
             half.mean() <= _WORSE * standard_error(half) if helps else None,
             f"{caveat}{full.rows[0]['target']} after fine-tuning on {full['tuned_on'][0]:,.0f} examples: error "
             f"{100 * full['test_error'].mean():.2f} % if pretrained on all of {full.rows[0]['data']}, "
-            f"{100 * scratch['test_error'].mean():.2f} % without pretraining; differences to the former in points: "
+            f"{100 * scratch['test_error'].mean():.2f} % without pretraining; differences from the former in points: "
             + "; ".join(told)
             + ".",
         )

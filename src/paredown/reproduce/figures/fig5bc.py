@@ -62,7 +62,8 @@ def judge(table: FigureTable) -> list[Claim]:
             0 < len(matching) <= len(at) / 2,
             f"All {benchmark.name_data(table)}: top-{full['top']:.0f} accuracy {100 * full['accuracy']:.2f} %, two "
             f"standard deviations of a training are {100 * margin:.2f} points. {len(matching)} of {len(at)} metrics "
-            f"are within them at {_AT:g}: {benchmark.name_metrics(matching)}. Differences to all examples, in points: "
+            f"are within them at {_AT:g}: {benchmark.name_metrics(matching)}. Differences from all examples, in "
+            "points: "
             + "; ".join(f"{METRIC_TITLES[name]} {in_points(row, 'full_difference')}" for name, row in at.items())
             + ".",
         ),

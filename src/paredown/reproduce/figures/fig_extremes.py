@@ -60,7 +60,7 @@ def judge(table: FigureTable) -> list[Claim]:
             "By every metric the easiest images of a class resemble each other more than the hardest.",
             all(held),
             f"{alike.rows[0]['data']}, {_SHOWN} images at each end of {count} classes, mean cosine between their "
-            f"embeddings, easy less hard: {', '.join(told)}"
+            f"embeddings, easy minus hard: {', '.join(told)}"
             + (f"; not clearly above 0: {', '.join(lacking)}." if lacking else "."),
         )
     ]

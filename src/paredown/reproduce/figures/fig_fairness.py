@@ -83,7 +83,7 @@ def judge(table: FigureTable) -> list[Claim]:
         Claim.judged(
             "The classes that are predicted worst lose slightly more.",
             len(lost) == len(rows),
-            "Change of the worst third of the classes less that of the others, in points: "
+            "Change of the worst third of the classes minus that of the others, in points: "
             + "; ".join(
                 f"{METRIC_TITLES[row['metric']]} {in_points(row, 'worst_less_rest')} (the worst third: "
                 f"{100 * row['worst_change']:+.2f})"

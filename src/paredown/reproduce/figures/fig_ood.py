@@ -133,8 +133,8 @@ def judge(table: FigureTable) -> list[Claim]:
             Claim.judged(
                 "Without easy examples, errors are no less consistent with those of humans.",
                 not any(_lower(row, "error_consistency") for row in hard.rows),
-                f"Kappa {full['error_consistency']:.3f} with everything ({human:.3f} among humans); without the "
-                f"easiest differences: {_told(hard, 'error_consistency', 1)}; without the hardest: "
+                f"Kappa {full['error_consistency']:.3f} with everything ({human:.3f} among humans); differences "
+                f"without the easiest: {_told(hard, 'error_consistency', 1)}; without the hardest: "
                 f"{_told(easy, 'error_consistency', 1)}.",
             )
         )

@@ -99,8 +99,8 @@ def judge(table: FigureTable) -> list[Claim]:
         Claim.judged(
             "The best single margin moves from infinity to zero as alpha_prune grows.",
             bool(np.isfinite(places).all() and (np.diff(places) <= 0).all()),
-            f"Best place at alpha_prune = {floats(DELTA_ALPHAS)}: {floats(places)} (infinite: the error "
-            "falls as far as one goes; nan: every place gives zero error).",
+            f"Best margin at alpha_prune = {floats(DELTA_ALPHAS)}: {floats(places)} (infinite: the error "
+            "keeps falling as the margin grows; nan: every margin gives zero error).",
         ),
         Claim.judged(
             "With the best single margin the student recovers the teacher at every alpha_prune.",

@@ -86,7 +86,7 @@ def _stops(table: FigureTable, probe: str) -> Claim:
     return Claim.judged(
         f"With a {probe} probe ({EPOCHS[probe]} epochs) pruning more {what}.",
         stops if probe == "weak" else not stops,
-        f"Difference to random subsets of the same size from {largest:,.0f} examples, points of test error, at "
+        f"Difference from random subsets of the same size from {largest:,.0f} examples, points of test error, at "
         f"keep_fraction: {told}.",
     )
 

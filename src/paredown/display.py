@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paredown.errors import PareError
+from paredown.markup import Markup, join, tag
 from paredown.text import printable
 
 if TYPE_CHECKING:
@@ -30,28 +30,20 @@ class Introduced:
 
 def html_card(title: str, facts: Mapping[str, object], notes: Iterable[str] = ()) -> str:
     """A table of facts, and a list of notes below it; everything that comes from data is escaped."""
-    rows = "".join(
-        f"<tr><th style='text-align:left'>{_escaped(name)}</th><td style='text-align:left'>{_escaped(value)}</td></tr>"
-        for name, value in facts.items()
-    )
-    items = "".join(f"<li>{_escaped(note)}</li>" for note in notes)
-    return f"<table><caption>{_escaped(title)}</caption>{rows}</table>" + (f"<ul>{items}</ul>" if items else "")
+    left = "text-align:left"
+    rows = (tag("tr", tag("th", name, style=left), tag("td", value, style=left)) for name, value in facts.items())
+    items = [tag("li", note) for note in notes]
+    return join(tag("table", tag("caption", title), *rows), tag("ul", *items) if items else Markup(""))
 
 
 def html_grid(title: str, rows: Sequence[object], columns: Sequence[object], cells: Sequence[Sequence[object]]) -> str:
-    """A table with a heading for every row and column; everything that comes from data is escaped."""
-    head = "".join(f"<th>{_escaped(name)}</th>" for name in columns)
-    body = "".join(
-        f"<tr><th style='text-align:left'>{_escaped(name)}</th>"
-        + "".join(f"<td>{_escaped(cell)}</td>" for cell in line)
-        + "</tr>"
+    """A table with a name for every row and column; everything that comes from data is escaped."""
+    head = tag("tr", tag("th"), *(tag("th", column) for column in columns))
+    body = (
+        tag("tr", tag("th", name, style="text-align:left"), *(tag("td", cell) for cell in line))
         for name, line in zip(rows, cells, strict=True)
     )
-    return f"<table><caption>{_escaped(title)}</caption><tr><td></td>{head}</tr>{body}</table>"
-
-
-def _escaped(value: object) -> str:
-    return html.escape(printable(str(value)))
+    return tag("table", tag("caption", title), head, *body)
 
 
 def shorten(names: Iterable[object], most: int = 4) -> str:

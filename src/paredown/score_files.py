@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from paredown.columns import cluster_column, id_column, label_column
 from paredown.errors import PareError, argument, located
 from paredown.files import check_output, file_digest, is_damaged, is_own, locked, new_output
-from paredown.ids import natural_order
-from paredown.reading import damaged, read_parquet
+from paredown.ids import hash_ids, natural_order
+from paredown.reading import damaged, read_parquet, reading
 from paredown.records import json_values, read_record, write_record
 from paredown.scores import Scores
 from paredown.text import quoted
@@ -144,9 +144,36 @@ def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:
     return read_scores(file), keep.to_numpy()
 
 
+def read_sample(
+    path: str | Path, *, most: int, metric: str | None = None, seed: int = 0
+) -> tuple[Scores, NDArray[np.bool_] | None]:
+    """Scores of about `most` rows of a table of any size, drawn by the hash of their ids, and which of them are kept.
+
+    None for what is kept where the table is no manifest.
+    """
+    parts: list[pa.Table] = []
+    files = score_files(path)
+    for file in files:
+        with reading(file, "Parquet file"), pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            share = min(1.0, most / max(1, sum(pq.read_metadata(each).num_rows for each in files)))
+            for batch in opened.iter_batches():
+                hashes = hash_ids(id_column(pa.chunked_array([batch["id"]]), file), seed=seed)
+                parts.append(pa.table(batch).filter(pa.array(hashes < np.uint64(share * (2**64 - 1)))))
+    table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
+    scores = _scores_in(table, pick_score_column(path, table.schema, metric), path)
+    return scores, table["keep"].to_numpy() if "keep" in table.column_names else None
+
+
 def manifest_file(path: str | Path) -> Path:
     """The table of a manifest: the file itself, or the one in the folder that `prune` wrote."""
     return Path(path) / "manifest.parquet" if Path(path).is_dir() else Path(path)
+
+
+def is_manifest(path: str | Path) -> bool:
+    """Whether a table of scores says which examples are kept."""
+    file = manifest_file(path)
+    with damaged(file, "Parquet file"):
+        return file.is_file() and "keep" in pq.read_schema(file).names
 
 
 def is_scores(path: str | Path) -> bool:

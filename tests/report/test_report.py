@@ -19,13 +19,14 @@ from PIL import Image
 
 import paredown as pdn
 from paredown.errors import PareError
+from paredown.markup import tag
 from paredown.report import write_report
 from paredown.report.charts import Chart
 from paredown.report.costs_shown import describe_cost
 from paredown.report.embedding_map import find_duplicates
 from paredown.report.exhibits import choose_ranks, thumbnail
-from paredown.report.markup import clipped, tag
 from paredown.report.packing import pack_files, pack_numbers, pack_texts
+from paredown.report.page_parts import clipped
 from paredown.report.provenance_shown import commands_of, warnings_of
 from paredown.report.pruned_page import cluster_table
 from paredown.report.recut_data import RankedRows

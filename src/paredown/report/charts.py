@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from paredown.report.markup import Markup, clipped, join, tag
+from paredown.markup import Markup, join, tag
+from paredown.report.page_parts import clipped
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9467bd", "#8c564b")
 SOFT = "var(--soft)"

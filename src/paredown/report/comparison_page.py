@@ -13,10 +13,11 @@ import numpy as np
 from paredown.comparison import MetricComparison
 from paredown.errors import PareError
 from paredown.ids import id_array
+from paredown.markup import Markup, join, tag
 from paredown.report.charts import PALETTE, SOFT, Chart
 from paredown.report.exhibits import thumbnail
-from paredown.report.markup import Markup, card, clipped, join, numbers, tag
 from paredown.report.page import page
+from paredown.report.page_parts import card, clipped, numbers
 from paredown.score_files import provenance_in, score_files
 from paredown.scored_data import open_scored_data
 from paredown.sources import ImageSource, Skipped

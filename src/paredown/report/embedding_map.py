@@ -13,8 +13,8 @@ from paredown.errors import PareError
 from paredown.ids import hash_ids
 from paredown.progress import Track
 from paredown.projection import LANDMARKS, Method, Projection, fit_projection
-from paredown.report.markup import told
 from paredown.report.packing import pack_numbers
+from paredown.report.page_parts import told
 from paredown.report.recut_data import RankedRows
 from paredown.scored_data import open_scored_vectors
 from paredown.sources import VectorSource

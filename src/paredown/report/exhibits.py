@@ -13,8 +13,8 @@ from PIL import Image
 
 from paredown.errors import PareError
 from paredown.progress import Track
-from paredown.report.markup import told
 from paredown.report.packing import pack_files
+from paredown.report.page_parts import told
 from paredown.report.recut_data import RankedRows
 from paredown.scored_data import open_scored_data
 from paredown.sources import ImageSource, Skipped

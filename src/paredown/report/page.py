@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from paredown.report.markup import Markup, join, tag
+from paredown.markup import Markup, join, tag
 from paredown.version import __version__
 
 

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.markup import Markup, join, tag
 from paredown.metrics.registry import METRICS
 from paredown.report.costs_shown import describe_cost
 from paredown.report.embedding_map import MOST_COMPARED, NEAR_DUPLICATE, EmbeddingsShown
 from paredown.report.exhibits import Exhibits
-from paredown.report.markup import Markup, card, clipped, facts, join, numbers, tag
 from paredown.report.page import page
+from paredown.report.page_parts import card, clipped, facts, numbers
 from paredown.report.provenance_shown import commands_of, facts_of, selection_options, warnings_of
 from paredown.report.recut_data import RankedRows
 from paredown.scores import Scores
@@ -39,6 +40,7 @@ class PrunedPage(NamedTuple):
     Attributes:
         rows: the selection.
         pruned: whether this is a manifest; else the selection is only proposed.
+        total: rows of the whole table, of which the page may show a sample.
         name: what the data are called.
         path: the manifest or scores, as the user named it.
         embeddings: the map and the near-duplicates.
@@ -47,6 +49,7 @@ class PrunedPage(NamedTuple):
 
     rows: RankedRows
     pruned: bool
+    total: int
     name: str
     path: str
     embeddings: EmbeddingsShown
@@ -144,7 +147,11 @@ class PrunedPage(NamedTuple):
         return numbers(shown)
 
     def _warnings(self) -> Markup:
-        found = warnings_of(self.record)
+        found, n = warnings_of(self.record), len(self.rows.keep)
+        if n < self.total:
+            found.insert(
+                0, f"This page shows a random sample, {n:,} of {self.total:,} examples; its numbers are of the sample."
+            )
         if not found:
             return Markup("")
         return card("Before you trust it", tag("ul", *(tag("li", text) for text in found), class_="warnings"))

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from paredown import laws
 from paredown.errors import PareError
+from paredown.markup import Markup, join, tag
 from paredown.report.charts import INK, PALETTE, SOFT, Chart, Point
-from paredown.report.markup import Markup, card, clipped, facts, join, numbers, tag
 from paredown.report.page import page
+from paredown.report.page_parts import card, clipped, facts, numbers
 from paredown.sweeps import advice, compare_with_random, read_sweep
 from paredown.sweeps.pruning_verdicts import Effect, name_way
 from paredown.sweeps.summary import ComparisonWithRandom, curves_by_way

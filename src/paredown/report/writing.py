@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
@@ -19,11 +19,15 @@ from paredown.report.exhibits import MOST_EXHIBITS, gather_exhibits
 from paredown.report.pruned_page import PrunedPage
 from paredown.report.recut_data import RankedRows
 from paredown.report.sweep_page import SweepPage
-from paredown.score_files import is_scores, manifest_file, read_manifest, read_scores, score_files
+from paredown.score_files import is_manifest, is_scores, read_manifest, read_sample, read_scores, score_files
+from paredown.score_table import open_table
 from paredown.scores import Scores
 from paredown.selection import Selection, SelectionSettings, default_balance
 from paredown.text import quoted
 from paredown.version import __version__
+
+MOST_ROWS = 2_000_000  # that a page holds; of larger tables it shows a sample
+SAMPLED_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def write_report(
         check_output(out, overwrite=overwrite, sources=read)
         if isinstance(of, str | Path) and is_sweep(Path(of)):
             return _write(SweepPage.of(Path(of)).html(), out, ReportSummary("sweep", 0), request, overwrite, read)
-        rows, pruned = _selected(of, **options)
+        rows, pruned, total = _selected(of, **options)
         shown = NOTHING
         if projection is not None:
             shown = look_at_embeddings(
@@ -111,7 +115,7 @@ def write_report(
             track=track,
         )
         named = of if isinstance(of, str | Path) else "manifest.parquet"
-        content = PrunedPage(rows, pruned, _name_of(rows.scores, named), quoted(named), shown, examples)
+        content = PrunedPage(rows, pruned, total, _name_of(rows.scores, named), quoted(named), shown, examples)
         notes = tuple(dict.fromkeys(note for note in (examples.note, shown.note) if note))
         summary = ReportSummary("manifest" if pruned else "table of scores", 0, notes)
         return _write(content.html(), out, summary, request, overwrite, read)
@@ -148,28 +152,33 @@ def is_sweep(path: Path) -> bool:
     return output is not None and output.kind == "sweep"
 
 
-def _selected(of: Any, *, metric: str | None, **selecting: Any) -> tuple[RankedRows, bool]:
-    """The rows, and whether they were pruned or the selection is only proposed."""
+class _Selected(NamedTuple):
+    rows: RankedRows
+    pruned: bool  # or else the selection is only proposed
+    of: int  # rows of the whole table, of which a sample may be shown
+
+
+def _selected(of: Any, *, metric: str | None, **selecting: Any) -> _Selected:
     if isinstance(of, Selection):
-        return RankedRows(of.scores, of.recipe, of.keep), True
+        return _Selected(RankedRows(of.scores, of.recipe, of.keep), True, of.n_examples)
+    keep, total = None, 0
     if isinstance(of, str | Path):
         if not is_scores(of):
             raise PareError(
                 f"{of}: neither a manifest, nor a table of scores, nor a sweep; make one with `paredown prune`, "
                 "`paredown score` or `paredown sweep`."
             )
-        file = manifest_file(of)
-        if file.is_file() and _has_keep(file):
-            scores, keep = read_manifest(of)
-            return RankedRows(scores, scores.provenance.get("selection"), keep), True
-        of = read_scores(of, metric=metric)
+        total = len(open_table(of, metric=metric))
+        if total > MOST_ROWS:
+            of, keep = read_sample(of, most=SAMPLED_ROWS, metric=metric)
+        elif is_manifest(of):
+            of, keep = read_manifest(of)
+        else:
+            of = read_scores(of, metric=metric)
+    total = max(total, len(of))
+    if keep is not None:
+        return _Selected(RankedRows(of, of.provenance.get("selection"), keep), True, total)
     groups = of.labels is not None or of.clusters is not None
     selecting["balance"] = default_balance(selecting["balance"], groups=groups)
     settings = SelectionSettings(**selecting).check()
-    return RankedRows(of, settings.recipe(len(of), None)), False
-
-
-def _has_keep(file: Path) -> bool:
-    import pyarrow.parquet as pq
-
-    return "keep" in pq.read_schema(file).names
+    return _Selected(RankedRows(of, settings.recipe(len(of), None)), False, total)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from paredown.embeddings.encoders import ENCODERS
+from paredown.exporting import EXPORTS
 from paredown.metrics import METRICS
 from paredown.metrics.recorded_metrics import watch_training
 from paredown.recorder import RECORDED
@@ -85,6 +86,15 @@ def sources() -> str:
     return table("source | ids | labels", [*rows, (f"{names} in their usual files", "`train/000123`", "their own")])
 
 
+def exports() -> str:
+    """What `paredown export --to` writes."""
+    rows = (
+        (f"`{name}`", e.summary, "kept" if e.kept_only else "all", e.reads or "the manifest alone")
+        for name, e in EXPORTS.items()
+    )
+    return table("name | what is written | examples | needs", rows)
+
+
 def figures() -> str:
     """Figures and where they are in the paper."""
     return table("name | in the paper | shows", ((f"`{name}`", *figure) for name, figure in FIGURES.items()))
@@ -92,6 +102,7 @@ def figures() -> str:
 
 TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"metrics": metrics, "sources": sources},
+    "docs/command-line.md": {"exports": exports},
     "docs/encoders.md": {"encoders": encoders},
     "docs/figures.md": {"figures": figures},
     "docs/metrics.md": {"metrics": metric_entries, "metric-options": metric_options},

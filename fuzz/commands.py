@@ -374,6 +374,15 @@ COMMANDS: dict[str, Command] = {
         {"kept": ()},
     ),
     "export-indices": Command(_PRUNED, _cli("export", "pruned", "--to", "indices", "-o", "kept.npy"), {"kept.npy": ()}),
+    "export-csv": Command(_PRUNED, _cli("export", "pruned", "--to", "csv", "-o", "all.csv"), {"all.csv": ()}),
+    "export-atlas": Command(
+        _PRUNED, _cli("export", "pruned", "--to", "atlas", "-o", "atlas.parquet"), {"atlas.parquet": ()}
+    ),
+    "export-fiftyone": Command(_PHOTOS_PRUNED, _cli("export", "pruned", "--to", "fiftyone", "-o", "out"), {"out": ()}),
+    "export-lightly": Command(_PHOTOS_PRUNED, _cli("export", "pruned", "--to", "lightly", "-o", "out"), {"out": ()}),
+    "export-webdataset-of-images": Command(
+        _PHOTOS_PRUNED, _cli("export", "pruned", "--to", "webdataset", "--shard-size", "2", "-o", "out"), {"out": ()}
+    ),
     "export-images": Command(_PHOTOS_PRUNED, _cli("export", "pruned", "--to", "images", "-o", "out"), {"out": ()}),
     "export-images-overwrite": Command(
         _after(_PHOTOS_PRUNED, _cli("export", "pruned", "--to", "images", "--link", "symbolic", "-o", "out")),

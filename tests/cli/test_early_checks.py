@@ -52,7 +52,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
         "paredown.scoring.costs.estimate_training",
         "paredown.sweeps.sweeping.prepare_data",
         "paredown.demo.run_demo",
-        "paredown.exporting.read_manifest",
+        "paredown.exporting.export_job.read_manifest",
         "paredown.scoring.imported_scores.import_scores",
         "paredown.reproduce.runner._make",
         "paredown.perceptron.simulation.draw_results",

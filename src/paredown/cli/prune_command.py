@@ -174,13 +174,13 @@ def export(
     to: Annotated[str, typer.Option(metavar="NAME", help="The form:\n{exports}\n")] = "ids",
     source: Annotated[Path | None, input_option("PATH", "Where the data are now, if they moved.")] = None,
     ids: IdFile = None,
-    link: Annotated[str, advanced_option("KIND", "How `images` places files: {links}.")] = "copy",
+    link: Annotated[str, advanced_option("KIND", "How `images` and `lightly` place files: {links}.")] = "copy",
     shard_size: Annotated[int, advanced_option("N", "Examples per tar file of `webdataset`.")] = 10_000,
     trust_source: TrustSource = False,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the kept examples in the form your training job reads."""
+    """Write the kept examples in the form your training job or viewer reads."""
     from paredown.exporting import EXPORTS, check_export
     from paredown.exporting import export as export_manifest
 
@@ -203,14 +203,21 @@ def export(
         warn=warnings.append,
     )
 
+    what = "kept examples" if EXPORTS[to].kept_only else "examples, kept ones and others,"
+    step = EXPORTS[to].next_step
+    next_step = None if step is None else step(out)
+
     def show() -> None:
         show_warnings(warnings)
         if already:
-            say("[bold]{}[/] was already complete, with {:,} kept examples; nothing was changed.", out, number)
+            say("[bold]{}[/] was already complete, with {:,} {}; nothing was changed.", out, number, what)
         else:
-            say("{:,} kept examples written to [bold]{}[/] as {}.", number, out, to)
+            say("{:,} {} written to [bold]{}[/] as {}.", number, what, out, to)
+        if next_step is not None:
+            say("Next: [bold]{}[/]", next_step)
 
-    emit({"out": str(out), "to": to, "examples": number, "warnings": warnings}, as_json=as_json, show=show)
+    result = {"out": str(out), "to": to, "examples": number, "warnings": warnings, "next": next_step}
+    emit(result, as_json=as_json, show=show)
 
 
 def _announce_table(source: Path, metric: str | None, memory: str) -> None:

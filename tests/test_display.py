@@ -62,8 +62,8 @@ def test_a_notebook_shows_names_and_does_not_obey_them() -> None:
         assert "\u202e" not in view
     assert "\x1b" not in repr(hostile_scores())
     assert html_card("A & B", {"x": 1}, ["<n>"]) == (
-        "<table><caption>A &amp; B</caption><tr><th style='text-align:left'>x</th>"
-        "<td style='text-align:left'>1</td></tr></table><ul><li>&lt;n&gt;</li></ul>"
+        '<table><caption>A &amp; B</caption><tr><th style="text-align:left">x</th>'
+        '<td style="text-align:left">1</td></tr></table><ul><li>&lt;n&gt;</li></ul>'
     )
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/report.py [--photos 10000] [--rows 1000000] [--classes 1000]
 
-The page of scores is timed against reading and sorting the same file with numpy, in CPU seconds of one process. The page of
-photographs is made of random pictures of 160 x 120 pixels, which compress worse than real ones. Sizes of inline plotting
-libraries are those of the files that their packages would put into a page. Opening needs chromium and Playwright.
+The page of scores is timed against reading the same file and sorting it with numpy (lexsort), in CPU seconds of one
+process. The page of photographs is made of random pictures of 160 x 120 pixels, which compress worse than real ones.
+Opening needs chromium and Playwright.
 """
 
 from __future__ import annotations

@@ -307,7 +307,7 @@ def test_a_selection_introduces_itself(options: dict[str, Any], facts: dict[str,
 def test_a_selection_in_a_notebook() -> None:
     large = pdn.select(np.arange(3_000), keep_fraction=0.5)
     assert large.introduce()["kept"] == "1,500 of 3,000"
-    cell = "<tr><th style='text-align:left'>{}</th><td style='text-align:left'>{}</td></tr>".format
+    cell = '<tr><th style="text-align:left">{}</th><td style="text-align:left">{}</td></tr>'.format
     facts = cell("kept", "1,500 of 3,000") + cell("strategy", "hard") + cell("metric", "score")
     assert large._repr_html_() == f"<table><caption>Selection</caption>{facts}</table>"
     same = pdn.select(np.zeros(3), keep_fraction=0.5)

@@ -17,6 +17,7 @@ from paredown.report.packing import pack_files
 from paredown.report.page_parts import told
 from paredown.report.recut_data import RankedRows
 from paredown.scored_data import open_scored_data
+from paredown.selection.floors import stable_order
 from paredown.sources import ImageSource, Skipped
 from paredown.sources.image_decoding import decode_image
 from paredown.sources.text_columns import read_texts
@@ -111,7 +112,7 @@ def choose_ranks(rows: RankedRows, also: NDArray[np.int64], most: int) -> NDArra
     for kept in (True, False):
         _choose_ends(chosen, np.flatnonzero(keep == kept), _IN_LIST)
     each = min(_IN_CLASS_LIST, max(1, most // (8 * number)))
-    by_class = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes, minlength=number))[:-1])
+    by_class = np.split(stable_order(codes, number), np.cumsum(np.bincount(codes, minlength=number))[:-1])
     for ranks in by_class:
         for kept in (True, False):
             _choose_ends(chosen, ranks[keep[ranks] == kept], each)

@@ -61,6 +61,11 @@ def common_level(counts: NDArray[np.int64], n_keep: int) -> int:
     return level
 
 
+def stable_order(codes: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
+    """Rows sorted by group, those of a group in their order; numpy sorts 16 bits by counting, ten times as fast."""
+    return np.argsort(codes.astype(np.uint16) if n_groups < 2**16 else codes, kind="stable")
+
+
 def best_of_each(
     order: NDArray[np.int64],
     groups: NDArray[np.int64],
@@ -70,7 +75,7 @@ def best_of_each(
     """The first `numbers[g]` allowed examples of each group g in the given order."""
     order = order if allowed is None else order[allowed[order]]
     codes = groups[order]
-    by_group = np.argsort(codes, kind="stable")
+    by_group = stable_order(codes, len(numbers))
     starts = np.searchsorted(codes[by_group], np.arange(len(numbers)))
     place = np.empty(len(order), np.int64)
     place[by_group] = np.arange(len(order)) - starts[codes[by_group]]

@@ -12,7 +12,18 @@ STRATIFIED_BINS = 50
 
 
 def _by_score(values: NDArray[Any], ties: NDArray[np.uint64]) -> NDArray[np.int64]:
-    return np.lexsort((ties, -values))
+    """Highest first, equal scores by the hash of their ids, and equal hashes by row.
+
+    The same as a lexsort, which takes several times as long: only rows with an equal are sorted by more than the score.
+    """
+    order = np.argsort(-values)
+    ranked = values[order]
+    same = ranked[1:] == ranked[:-1]
+    if same.any():
+        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        rows = np.sort(order[tied])
+        order[tied] = rows[np.lexsort((ties[rows], -values[rows]))]
+    return order
 
 
 def _hardest_first(values: NDArray[Any], ties: NDArray[np.uint64], dropped: int) -> NDArray[np.int64]:

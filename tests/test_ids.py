@@ -305,3 +305,16 @@ def test_whole_numbers_in_any_order_are_checked(rng, kind, spread, start) -> Non
         check_ids(ids)
     check_ids(np.array([-(2**63), 2**63 - 1, 0]))
     check_ids(ids[:0])
+
+
+def test_an_id_of_a_nul_is_not_missing() -> None:
+    assert id_array(["\0", "a"]).tolist() == ["\0", "a"]
+    with pytest.raises(PareError, match=r"ids are missing at row 1"):
+        id_array(["\0", ""])
+
+
+@pytest.mark.parametrize("ids", [["b", "a", "c"], [5, -(10**15), 3]])
+def test_scores_know_the_hashes_of_their_ids(ids) -> None:
+    scores = Scores(np.arange(3.0), id_array(ids)).with_labels(Labels.of([0, 1, 1]))
+    for seed in (0, 1):
+        np.testing.assert_array_equal(scores.hashes(seed), hash_ids(id_array(ids), seed=seed))

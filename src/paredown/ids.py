@@ -36,7 +36,7 @@ def id_array(values: ArrayLike) -> NDArray[Any]:
     if ids.dtype.kind in "iu":
         return ids.astype(np.int64, copy=False)
     if ids.dtype.kind == "T":
-        missing = np.flatnonzero(np.strings.str_len(ids) == 0)
+        missing = np.flatnonzero(ids == "")  # whose length numpy takes for that of a NUL, too
         if len(missing):
             raise PareError(f"ids are missing at {name_rows(missing)}; every example needs an id.")
         return ids
@@ -57,13 +57,13 @@ def join_ids(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-def check_ids(ids: NDArray[Any]) -> None:
-    """Raise if any id occurs twice, naming the first few."""
+def check_ids(ids: NDArray[Any], hashes: NDArray[np.uint64] | None = None) -> None:
+    """Raise if any id occurs twice, naming the first few; `hashes` with any seed save the time to make them."""
     if ids.dtype.kind in "iu" and np.all(ids[1:] > ids[:-1]):  # row numbers, mostly: no need to sort them
         return
     if ids.dtype.kind in "iu" and _all_differ(ids):
         return
-    hashes = hash_ids(ids, seed=0)
+    hashes = hash_ids(ids, seed=0) if hashes is None else hashes
     ordered = np.sort(hashes)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     # Equal hashes are almost surely equal ids; compare the ids themselves to be sure.

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 from paredown.checkpoint import remove_parts
 from paredown.errors import PareError, argument
 from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
-from paredown.ids import hash_ids
 from paredown.progress import Track, silent
 from paredown.records import changes, read_record, write_json
 from paredown.score_files import is_scores, provenance_in, provenance_of, read_scores, score_columns, score_files
@@ -147,7 +146,7 @@ def _labels_digest(labels: Any) -> str:
 
 def digest_of_scores(scores: Scores) -> str:
     """A hash of scores with their ids, labels and clusters."""
-    known = hashlib.sha256(scores.values.tobytes() + hash_ids(scores.ids, seed=0).tobytes())
+    known = hashlib.sha256(scores.values.tobytes() + scores.hashes(0).tobytes())
     for groups in (None if scores.labels is None else scores.labels.codes, scores.clusters):
         known.update(b"-" if groups is None else groups.tobytes())
     return known.hexdigest()[:16]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.display import Introduced, data_frame, shorten
 from paredown.errors import PareError, argument
-from paredown.ids import TEXT, check_ids, exact_array, id_array, name_rows
+from paredown.ids import TEXT, check_ids, exact_array, hash_ids, id_array, name_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,10 +160,18 @@ class Scores(Introduced):
             if given is not None and len(given) != len(self.ids):
                 raise PareError(f"there are {len(given)} {name} for {len(self.ids)} scores; give one per score.")
         check_clusters(self.clusters)
-        check_ids(self.ids)
+        # Hashing text takes a good part of a selection, and is needed again for ties.
+        hashes = hash_ids(self.ids, seed=0) if self.ids.dtype == TEXT else None
+        object.__setattr__(self, "_hashes", hashes)
+        check_ids(self.ids, hashes)
         bad = np.flatnonzero(~np.isfinite(self.values))
         if len(bad):
             raise PareError(f"scores must be finite; {len(bad)} are not, at {name_rows(bad)}.")
+
+    def hashes(self, seed: int) -> NDArray[np.uint64]:
+        """Seeded hashes of the ids, as `hash_ids` makes them."""
+        known = self.__dict__["_hashes"] if seed == 0 else None
+        return hash_ids(self.ids, seed=seed) if known is None else known
 
     def with_labels(self, labels: Labels) -> Scores:
         """The same scores with these labels; ids and values, checked before, are not checked again."""

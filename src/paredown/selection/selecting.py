@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError, argument
-from paredown.ids import hash_ids, id_array
+from paredown.ids import id_array
 from paredown.progress import Track, silent
 from paredown.score_files import read_scores
 from paredown.score_table import ScoreTable, open_table
@@ -98,8 +98,8 @@ def select(
 
 def _select_in_memory(scores: Scores, options: SelectionSettings) -> Selection:
     _, dropped = options.kept_and_dropped(len(scores))
-    hashes = hash_ids(scores.ids, seed=options.seed)
-    return select_in_order(scores, options, STRATEGIES[options.strategy](scores.values, hashes, dropped))
+    order = STRATEGIES[options.strategy](scores.values, scores.hashes(options.seed), dropped)
+    return select_in_order(scores, options, order)
 
 
 def select_in_order(scores: Scores, options: SelectionSettings, order: NDArray[np.int64]) -> Selection:
@@ -111,7 +111,7 @@ def select_in_order(scores: Scores, options: SelectionSettings, order: NDArray[n
     keep = keep_in_order(order, groups.codes, places.floors, places.total)
     by_order = keep.copy()
     if places.random_total:
-        shuffled = np.argsort(hash_ids(scores.ids, seed=seed + 1))
+        shuffled = np.argsort(scores.hashes(seed + 1))
         keep[best_of_each(shuffled, groups.codes, places.random_floors, ~keep)] = True
         keep[first_allowed(shuffled, ~keep, n_keep - int(np.count_nonzero(keep)))] = True
 

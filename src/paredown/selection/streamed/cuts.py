@@ -97,7 +97,7 @@ class Search:
         groups, keys = groups if ranked is None else groups[ranked], self.ranking.keys(rows, ranked)
         low = np.where(which, self.low, _HIGHEST).astype(keys.dtype)
         width = np.where(which, self.high - self.low, 0).astype(keys.dtype)
-        inside = np.flatnonzero(keys - low[groups] <= width[groups])  # below `low` it wraps around
+        inside = np.flatnonzero(keys - low.take(groups) <= width.take(groups))  # below `low` it wraps around
         return inside if ranked is None else ranked[inside], groups[inside], keys[inside]
 
     def narrow(self, before: NDArray[np.int64]) -> NDArray[np.intp]:
@@ -220,7 +220,7 @@ class Cut:
     def keeps(self, rows: Rows) -> NDArray[np.bool_]:
         """Which rows of a block come no later than the cut."""
         groups, keys = self.ranking.groups(rows), self.ranking.keys(rows)
-        last = np.append(self.key, _NO_KEY).astype(keys.dtype)[groups]
+        last = np.append(self.key, _NO_KEY).astype(keys.dtype).take(groups)
         keep = keys <= last
         if self.split.any():
             equal = np.flatnonzero(keys == last)

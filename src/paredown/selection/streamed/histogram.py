@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from paredown.selection.streamed.sort_keys import Ranking, Scan
 
-_MOST_BINS = 4_096
+_MOST_BINS = 1_024  # each holds some 0.1 % of the rows; more of them leave the processor's cache
 _PLACES = 18  # bits of a key that decide its bin, from the first on that differs
 
 
@@ -30,7 +30,7 @@ class _Bins:
         return places.astype(np.intp)
 
     def of(self, keys: NDArray[Any]) -> NDArray[np.int16]:
-        return self.of_place[self._places(keys)]
+        return self.of_place.take(self._places(keys))
 
     def halve(self) -> None:
         """Merge neighbouring bins."""

@@ -48,8 +48,9 @@ def select_streamed(
 ) -> Selection:
     """`select` from an opened table, in memory that does not grow with its rows.
 
-    Scores take two passes (`hard`, `easy`, `random`), three (`window`) or five (`moderate`, `stratified`), crowded or
-    equal ones a few more. Ids are not checked for being unique, except where one would be kept and its twin would not.
+    Scores take two passes (`hard`, `easy`), three (`random`, `window`), four (`moderate`) or five (`stratified`),
+    crowded or equal ones a few more. Ids are not checked for being unique, except where one would be kept and its twin
+    would not.
 
     Args:
         table: see `open_table`.
@@ -133,8 +134,8 @@ def _find_cuts(survey: Survey, options: SelectionSettings, places: Places) -> _C
     scan, n, seed = survey.scan, len(survey.scan.table), options.seed
     nothing, (_, n_dropped) = np.zeros_like(survey.counts), options.kept_and_dropped(n)
 
-    def find(search: Search) -> Cut:
-        return find_cut(scan, search, *survey.class_scores)
+    def find(search: Search, *others: Search) -> Cut:
+        return find_cut(scan, search, *others, *survey.class_scores)
 
     if options.strategy == "random":
         cuts = _Cuts(find(Search(Ranking("hash", seed), survey.counts, places.floors, places.total)))
@@ -142,8 +143,9 @@ def _find_cuts(survey: Survey, options: SelectionSettings, places: Places) -> _C
         ranking = Ranking("distance", seed, median_of(survey.scores_at_places((n - 1) // 2, n // 2)))
         cuts = _Cuts(find(Search(ranking, Histogram(scan, ranking), places.floors, places.total)))
     elif options.strategy == "stratified":
-        (highest,) = survey.scores_at_places(n_dropped)  # that is left
-        dropped = find(survey.search(nothing, n_dropped))
+        following = survey.search(nothing, n_dropped + 1)
+        dropped = find(survey.search(nothing, n_dropped), following)
+        highest = survey.scores_at(following.low)[0]  # that is left
         cuts = _Cuts(_stratified(scan, seed, dropped, survey.lowest, highest, places.total))
     elif options.strategy == "window":
         dropped = find(survey.search(nothing, n_dropped))

@@ -375,8 +375,10 @@ COMMANDS: dict[str, Command] = {
     ),
     "export-indices": Command(_PRUNED, _cli("export", "pruned", "--to", "indices", "-o", "kept.npy"), {"kept.npy": ()}),
     "export-csv": Command(_PRUNED, _cli("export", "pruned", "--to", "csv", "-o", "all.csv"), {"all.csv": ()}),
-    "export-atlas": Command(
-        _PRUNED, _cli("export", "pruned", "--to", "atlas", "-o", "atlas.parquet"), {"atlas.parquet": ()}
+    "export-atlas": Command(  # of few rows, which PCA lays out: the threads of PaCMAP do not survive a fork
+        _after(_images, _cli(*_EMBED), _cli("prune", "store", *_HALF)),
+        _cli("export", "pruned", "--to", "atlas", "-o", "atlas.parquet"),
+        {"atlas.parquet": ()},
     ),
     "export-fiftyone": Command(_PHOTOS_PRUNED, _cli("export", "pruned", "--to", "fiftyone", "-o", "out"), {"out": ()}),
     "export-lightly": Command(_PHOTOS_PRUNED, _cli("export", "pruned", "--to", "lightly", "-o", "out"), {"out": ()}),

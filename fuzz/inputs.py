@@ -360,6 +360,13 @@ def _foreign_scores(folder: Path) -> Path:
     return folder / "x.parquet"
 
 
+def _read_info(path: Path) -> bool:
+    import paredown
+
+    repr(paredown.info(path))
+    return False
+
+
 def _manifest(folder: Path) -> Path:
     import paredown
 
@@ -493,4 +500,9 @@ READERS: dict[str, Reader] = {
     "pixel-encoder": Reader(_pixel_encoder, _read_pixel_encoder, ((".npz", _ZIP),)),
     "onnx": Reader(_onnx, _read_onnx),
     "sweep": Reader(_sweep, _read_sweep),
+    "info-manifest": Reader(_manifest, _read_info, mutated=lambda file: "x" in file.parts),
+    "info-scores": Reader(_foreign_scores, _read_info),
+    "info-store": Reader(_store, _read_info, mutated=lambda file: "x" in file.parts),
+    "info-model": Reader(_model, _read_info, ((".npz", _ZIP),)),
+    "info-recording": Reader(_recording, _read_info, ((".npz", _ZIP),), mutated=_not_other),
 }

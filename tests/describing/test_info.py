@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -238,4 +237,10 @@ def test_damage_is_a_mistake(paredown, tmp_path, embeddings) -> None:
             result = paredown("info", file)
             assert result.returncode == 2, (file, cut)
             assert str(file.name) in result.stderr
-    shutil.rmtree(tmp_path / "p")
+    pdn.prune(embeddings, keep_fraction=0.5, out=tmp_path / "q")
+    record = json.loads((tmp_path / "q" / "manifest.json").read_text())
+    (tmp_path / "q" / "manifest.json").write_text(json.dumps(record | {"balance_score": {"before": {}}}))
+    result = paredown("info", "q")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "q: not a readable output of paredown" in result.stderr
+    assert "See what `paredown verify` says of it" in result.stderr

@@ -25,6 +25,7 @@ from paredown.selection.streamed.table_summary import TableSummary, summarize_ta
 from paredown.sources import VectorSource, named_dataset, open_source
 
 _ROWS = 131_072  # of a block of a table
+_REMEDY = "See what `paredown verify` says of it."
 _BUSY = "a run is writing it at this moment"
 
 
@@ -68,15 +69,20 @@ def info(path: str | Path, *, extremes: int = 5, track: Track = silent) -> Info:
         facts |= {"complete": False, "advice": _BUSY}
     elif facts.get("complete") is False:
         facts |= {"advice": resume_advice(place)}
-    return Info(place, kind, {name: value for name, value in facts.items() if value is not None})
+    described = Info(place, kind, {name: value for name, value in facts.items() if value is not None})
+    with damaged(place, "output of paredown", remedy=_REMEDY):
+        described.introduce()  # which fails where a record has something else in the place of a number
+    return described
 
 
 def _look(path: str | Path, found: Output | None, extremes: int, track: Track) -> tuple[str, dict[str, Any]]:
     if found is not None and found.kind in OUTPUT_FACTS:
-        return found.kind, OUTPUT_FACTS[found.kind](found)
+        with damaged(path, found.kind, remedy=_REMEDY):
+            return found.kind, OUTPUT_FACTS[found.kind](found)
     table = Path(path) if found is None else found.path
     if is_scores(table):
-        return _scores(table, extremes, track)
+        with damaged(path, "table of scores", remedy=_REMEDY):
+            return _scores(table, extremes, track)
     if found is not None and found.kind == "export" and not found.changed:
         return "export", _export(found)
     if found is not None and found.changed:

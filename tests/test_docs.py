@@ -19,6 +19,7 @@ PAGES = [
     "docs/laws.md",
     "docs/metrics.md",
     "docs/comparing.md",
+    "docs/report.md",
     "docs/training.md",
     # Lightning and transformers warn about their own dependencies.
     pytest.param("docs/recording.md", marks=pytest.mark.filterwarnings("ignore")),
@@ -40,7 +41,7 @@ def test_code_blocks_run(page, paredown, tmp_path, digits, capsys, request) -> N
     if page == "README.md":  # the README's commands start from files the reader has
         np.save(tmp_path / "embeddings.npy", digits[0])
         np.save(tmp_path / "labels.npy", digits[1])
-    if page in ("docs/metrics.md", "docs/comparing.md"):
+    if page in ("docs/metrics.md", "docs/comparing.md", "docs/report.md"):
         np.save(tmp_path / "embeddings.npy", digits[0][:200])
         np.save(tmp_path / "labels.npy", digits[1][:200])
         (tmp_path / "published.csv").write_text("image name, score\na.png, 0.5\nb.png, 0.25\n")

@@ -123,13 +123,13 @@ def balance_score(labels: ArrayLike | Labels) -> float:
     return balance_of_counts(Labels.of(labels).counts)
 
 
-def balance_of_counts(counts: NDArray[np.int64]) -> float:
-    """`balance_score` of classes with these numbers of examples."""
+def balance_of_counts(counts: NDArray[np.int64] | NDArray[np.float64]) -> float:
+    """`balance_score` of classes with these numbers, or shares, of the examples."""
     ascending = np.sort(counts).astype(np.float64)
     c = len(ascending)
     if c < 2:
         return 1.0
     # Sorted ascending, class j is the larger one of the pairs with all i < j.
     smaller = np.concatenate([[0.0], np.cumsum(ascending)[:-1]])
-    ratios = smaller / np.maximum(ascending, 1)  # where the larger is empty, so are all the smaller ones
+    ratios = np.divide(smaller, ascending, out=np.zeros(c), where=ascending > 0)  # shares may be below 1
     return float(ratios.sum() / (c * (c - 1) / 2))

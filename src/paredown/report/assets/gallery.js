@@ -21,31 +21,35 @@ class Gallery {
       this.filter.append(element("option", { value: code }, shortened(rows.names[code])));
     }
     this.filter.parentElement.hidden = rows.names.length < 2;
-    this.filter.addEventListener("change", () => this.show(this.keep));
+    this.filter.addEventListener("change", () => this.show(this.keep, this.keptOf));
   }
 
   /** The first rows of a list; where examples have content, only those whose content is in the page. */
   pick(keep, kept, hardest) {
     const { n, codes } = this.rows, code = this.filter.value === "" ? null : Number(this.filter.value);
     const picked = [];
-    let passed = 0, number = 0;
-    for (let i = 0; i < n; i++) {
+    let passed = 0;
+    for (let i = 0; i < n && picked.length < SHOWN; i++) {
       const rank = hardest ? i : n - 1 - i;
       if (keep[rank] !== Number(kept) || (code !== null && codes[rank] !== code)) continue;
-      number += 1;
-      if (picked.length === SHOWN) continue;
       if (this.exhibits.kind === "none" || this.numberOf.has(rank)) picked.push(rank);
       else passed += 1;
     }
-    return { picked, passed, number };
+    return { picked, passed };
   }
 
-  show(keep) {
-    this.keep = keep;
+  /** How many rows a list has. */
+  count(kept, keptOf) {
+    const { counts } = this.rows, codes = this.filter.value === "" ? [...counts.keys()] : [Number(this.filter.value)];
+    return sum(codes.map((code) => (kept ? keptOf[code] : counts[code] - keptOf[code])));
+  }
+
+  show(keep, keptOf) {
+    Object.assign(this, { keep, keptOf });
     const lists = LISTS.map(([title, kept, hardest]) => {
-      const { picked, passed, number } = this.pick(keep, kept, hardest);
+      const { picked, passed } = this.pick(keep, kept, hardest), number = this.count(kept, keptOf);
       const about = number === 0 ? "none" : `${grouped(picked.length)} of ${grouped(number)}`;
-      const left = passed ? `; ${grouped(passed)} in between are not stored in this page` : "";
+      const left = passed && picked.length ? `; ${grouped(passed)} in between are not stored in this page` : "";
       return element(
         "section", { class: `strip ${kept ? "is-kept" : "is-dropped"}` },
         element("h3", {}, title, " ", element("small", {}, `${about}${left}`)),

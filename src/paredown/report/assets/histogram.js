@@ -3,18 +3,32 @@
 
 const HEIGHT = 250, LEFT = 56, BOTTOM = 40, TOP = 8;
 
-/** Counts of kept and dropped rows in every bin, of one class or of all. Bins go from low scores to high ones. */
-function countBins(rows, keep, edges, code = null) {
-  const bins = edges.length - 1;
-  const kept = new Array(bins).fill(0), dropped = new Array(bins).fill(0);
+/** Counts of all and of kept rows in every bin and class: one pass over the rows. Bins go from low scores to high ones. */
+function countBins(rows, keep, edges) {
+  const bins = edges.length - 1, classes = rows.counts.length;
+  const all = new Int32Array(bins * classes), kept = new Int32Array(bins * classes);
   for (let bin = 0; bin < bins; bin++) {
+    const start = bin * classes;
     for (let rank = edges[bin + 1]; rank < edges[bin]; rank++) {
-      if (code !== null && rows.codes[rank] !== code) continue;
-      if (keep[rank]) kept[bin] += 1;
-      else dropped[bin] += 1;
+      const cell = start + rows.codes[rank];
+      all[cell] += 1;
+      kept[cell] += keep[rank];
     }
   }
-  return { kept, dropped };
+  return { bins, classes, all, kept };
+}
+
+/** The kept and dropped of every bin, of one class or of all. */
+function histogramOf({ bins, classes, all, kept }, code = null) {
+  const found = { kept: new Array(bins).fill(0), dropped: new Array(bins).fill(0) };
+  for (let bin = 0; bin < bins; bin++) {
+    const [first, last] = code === null ? [0, classes] : [code, code + 1];
+    for (let cell = bin * classes + first; cell < bin * classes + last; cell++) {
+      found.kept[bin] += kept[cell];
+      found.dropped[bin] += all[cell] - kept[cell];
+    }
+  }
+  return found;
 }
 
 function drawHistogram(place, { kept, dropped }, values, { small = false, title }) {

@@ -71,11 +71,10 @@ function redraw() {
   set("share", percent(number / rows.n));
   set("balance-after", balanceScore(keptOf).toFixed(3));
   set("lost-classes", grouped(keptOf.filter((kept, code) => kept === 0 && rows.counts[code] > 0).length));
-  drawHistogram(
-    document.getElementById("histogram"), countBins(rows, keep, page.edges), page.range, { title: "Histogram of the scores" },
-  );
-  showClasses(keptOf);
-  gallery.show(keep);
+  const counted = countBins(rows, keep, page.edges);
+  drawHistogram(document.getElementById("histogram"), histogramOf(counted), page.range, { title: "Histogram of the scores" });
+  showClasses(keptOf, counted);
+  gallery.show(keep, keptOf);
   gallery.showGroups(keep);
   if (map) map.draw(keep);
   const command = document.getElementById("recut-command");
@@ -86,7 +85,7 @@ function redraw() {
   document.body.dataset.ready = "yes";
 }
 
-function showClasses(keptOf) {
+function showClasses(keptOf, counted) {
   const floorShare = Number(floorInput?.value ?? 0) * Number(keepInput?.value ?? 0);
   for (const row of document.querySelectorAll("#classes tbody tr")) {
     const code = Number(row.dataset.code), kept = keptOf[code], count = rows.counts[code];
@@ -101,7 +100,7 @@ function showClasses(keptOf) {
   for (const place of document.querySelectorAll("[data-histogram-of]")) {
     const code = Number(place.dataset.histogramOf);
     const title = `Histogram of the scores of ${shortened(rows.names[code])}`;
-    drawHistogram(place, countBins(rows, keep, page.edges, code), page.range, { small: true, title });
+    drawHistogram(place, histogramOf(counted, code), page.range, { small: true, title });
   }
 }
 

@@ -333,11 +333,15 @@ class PrunedPage(NamedTuple):
         if scores.labels is None or scores.clusters is None:
             return Markup("")
         table, clusters, classes = cluster_table(scores)
-        order = np.argsort(-table.sum(axis=1), kind="stable")[:_HEAT_ROWS]
+        sizes = table.sum(axis=1)
+        order = np.argsort(-sizes, kind="stable")[:_HEAT_ROWS]
         columns = np.sort(np.argsort(-table.sum(axis=0), kind="stable")[:_HEAT_COLUMNS])
+        shown = table[order][:, columns].toarray()
         head = tag("tr", tag("td"), *(tag("th", clipped(classes[c], 24), scope="col") for c in columns))
-        body = [_heat_row(f"cluster {clusters[r]}", table[r], columns, int(table[r].sum())) for r in order]
-        purity = float(table.max(axis=1).sum() / table.sum())
+        body = [
+            _heat_row(f"cluster {clusters[r]}", counts, int(sizes[r])) for r, counts in zip(order, shown, strict=True)
+        ]
+        purity = float(table.max(axis=1).sum() / len(scores))
         hint = (
             "Each row is a cluster of the metric's k-means, each number the share of its examples that a class has, in "
             f"per cent. {100 * purity:.3g} % of the examples are in the largest class of their cluster: the higher, "
@@ -368,7 +372,7 @@ class PrunedPage(NamedTuple):
     def _provenance(self) -> Markup:
         recipe = self.rows.recipe or {}
         chosen = {name.replace("_", " "): value for name, value in recipe.items() if value is not None}
-        commands = commands_of(self.record, self.path) if self.pruned else []
+        commands = commands_of(self.record, self.path) if self.pruned and recipe else []
         again = [tag("h3", "The same again")] if commands else []
         for number, command in enumerate(commands):
             again.append(
@@ -395,20 +399,25 @@ def live(name: str, value: str) -> Markup:
     return tag("span", value, data_live=name)
 
 
-def cluster_table(scores: Scores) -> tuple[NDArray[np.int64], NDArray[Any], tuple[str, ...]]:
-    """How many examples of each class every cluster has, the clusters, and the classes."""
+def cluster_table(scores: Scores) -> tuple[Any, NDArray[Any], tuple[str, ...]]:
+    """How many examples of each class every cluster has, the clusters, and the classes.
+
+    The table is sparse: with as many clusters and classes as examples a full one would not fit in memory.
+    """
+    from scipy.sparse import csr_array
+
     assert scores.labels is not None
     assert scores.clusters is not None
     clusters, rows = np.unique(scores.clusters, return_inverse=True)
-    number = len(scores.labels.classes)
-    table = np.bincount(rows * number + scores.labels.codes, minlength=len(clusters) * number)
-    return table.reshape(len(clusters), number), clusters, scores.labels.classes
+    shape = (len(clusters), len(scores.labels.classes))
+    table = csr_array((np.ones(len(rows), np.int64), (rows, scores.labels.codes)), shape=shape)
+    return table, clusters, scores.labels.classes
 
 
-def _heat_row(name: str, counts: NDArray[np.int64], columns: NDArray[np.int64], total: int) -> Markup:
+def _heat_row(name: str, counts: NDArray[np.int64], total: int) -> Markup:
     cells = []
-    for column in columns:
-        share = counts[column] / max(1, total)
+    for count in counts:
+        share = count / max(1, total)
         shade = f"background:color-mix(in srgb,var(--kept) {45 * share:.0f}%,transparent)"
         cells.append(tag("td", f"{100 * share:.0f}" if share >= 0.005 else "", style=shade))
     return tag("tr", tag("th", f"{name} ({total:,})", scope="row"), *cells)

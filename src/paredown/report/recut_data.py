@@ -99,10 +99,11 @@ class RankedRows:
         ordered = self.scores.values[self.row].astype(np.float64)
         low, high = float(ordered[-1]), float(ordered[0])
         # A bin is a range of ranks; the last one begins at the highest score. Ranks go down as scores go up.
-        borders = np.linspace(low, high, BINS + 1)
+        borders = 2 * np.linspace(low / 2, high / 2, BINS + 1)  # the range itself may be wider than a number can be
         edges = n - np.searchsorted(ordered[::-1], borders, side="left")
         edges[0], edges[-1] = n, 0
         places = np.linspace(0, n - 1, min(n, _QUANTILES))
+        quantiles = 2 * np.interp(places, np.arange(n), ordered / 2)
         data: dict[str, Any] = {
             "n": n,
             "names": [""] if groups is None else list(groups.classes),
@@ -110,7 +111,7 @@ class RankedRows:
             "grouped": groups is not None,
             "row": pack_numbers(self.row),
             "codes": None if groups is None else pack_numbers(groups.codes),
-            "quantiles": [float(f"{value:.7g}") for value in np.interp(places, np.arange(n), ordered)],
+            "quantiles": [float(f"{value:.7g}") for value in quantiles],
             "edges": edges.tolist(),
             "range": [low, high],
             "ids": self._packed_ids,
@@ -150,7 +151,7 @@ def _checked_recipe(scores: Scores, recorded: Any) -> dict[str, Any] | None:
     try:
         recipe = {name: recorded[name] for name in _OPTIONS}
         SelectionSettings(**recipe).check()
-        hash_ids(scores.ids[:1], seed=recipe["seed"])
+        hash_ids(scores.ids[:1], seed=recipe["seed"] + (recipe["mix_random"] > 0))
     except (PareError, TypeError, KeyError):
         return None
     return recipe | {"grouped_by": recorded.get("grouped_by")}

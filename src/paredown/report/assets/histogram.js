@@ -46,7 +46,7 @@ function drawHistogram(place, { kept, dropped }, values, { small = false, title 
       );
     }
     for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-      const value = values[0] + share * (values[1] - values[0]);
+      const value = between(values, share);
       const anchor = share === 1 ? "end" : share === 0 ? "start" : "middle";
       picture.append(drawing("text", { x: x(share * bins), y: height - 22, "text-anchor": anchor }, significant(value)));
     }
@@ -54,8 +54,7 @@ function drawHistogram(place, { kept, dropped }, values, { small = false, title 
   }
   for (let bin = 0; bin < bins; bin++) {
     const wide = Math.max(0.5, x(bin + 1) - x(bin) - (small ? 0.5 : 1));
-    const low = values[0] + (bin / bins) * (values[1] - values[0]);
-    const high = values[0] + ((bin + 1) / bins) * (values[1] - values[0]);
+    const low = between(values, bin / bins), high = between(values, (bin + 1) / bins);
     const about = `scores ${significant(low)} to ${significant(high)}: ${grouped(kept[bin])} kept, ${grouped(dropped[bin])} dropped`;
     const bar = (kind, from, to) =>
       drawing("rect", { class: kind, x: x(bin), width: wide, y: y(to), height: Math.max(0, y(from) - y(to)) });
@@ -64,6 +63,11 @@ function drawHistogram(place, { kept, dropped }, values, { small = false, title 
     picture.append(group);
   }
   place.replaceChildren(picture);
+}
+
+/** A number on the way from one to another, which may be further apart than a number can say. */
+function between([low, high], share) {
+  return (1 - share) * low + share * high;
 }
 
 function niceSteps(most) {

@@ -17,7 +17,7 @@ async function unpackRows() {
   const scoreAt = (rank) => {
     const place = n > 1 ? (rank / (n - 1)) * (quantiles.length - 1) : 0;
     const low = Math.min(quantiles.length - 1, Math.floor(place)), high = Math.min(quantiles.length - 1, low + 1);
-    return quantiles[low] + (place - low) * (quantiles[high] - quantiles[low]);
+    return between([quantiles[low], quantiles[high]], place - low);
   };
   return {
     n, names, counts, codes, row, order, shuffled, kept, recipe, scoreAt, ids,

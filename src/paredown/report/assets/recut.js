@@ -33,7 +33,7 @@ function classQuotas(counts, nKeep, quota) {
     for (const g of next.slice(0, nKeep - sum(given))) given[g] += 1;
     return given;
   }
-  let level = 0, above = Math.max(...counts) + 1;
+  let level = 0, above = counts.reduce((most, count) => Math.max(most, count), 0) + 1;
   while (above - level > 1) {
     const middle = Math.floor((level + above) / 2);
     if (sum(counts.map((count) => Math.min(count, middle))) <= nKeep) level = middle;

@@ -19,8 +19,8 @@ SOURCE = Path(paredown.__file__).parent
 # The five tiers, and inside each the order: a unit imports from units before it, and from itself.
 TIERS = {
     "values": """version errors progress text markup display units option_types threads workers standard_errors
-        correlations ids scores score_warnings columns files reading records checkpoint score_files score_table
-        class_codes laws theory perceptron""",
+        correlations ids scores score_warnings columns files reading records checkpoint provenance score_files
+        score_table class_codes laws theory perceptron""",
     "data": "sources embeddings",
     "scores": "clustering training formulas recorder adapters metrics scoring",
     "decisions": "scored_data projection selection comparison pruning exporting evaluate sweeps",

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from paredown.columns import cluster_column, id_column, label_column
 from paredown.errors import PareError, argument, located
 from paredown.files import check_output, file_digest, is_damaged, is_own, locked, new_output
-from paredown.ids import hash_ids, natural_order
-from paredown.reading import damaged, read_parquet, reading
+from paredown.ids import natural_order
+from paredown.provenance import sound_record
+from paredown.reading import damaged, read_parquet
 from paredown.records import json_values, read_record, write_record
 from paredown.scores import Scores
 from paredown.text import quoted
@@ -90,7 +91,7 @@ def provenance_metadata(provenance: dict[str, Any]) -> dict[bytes, bytes]:
 
 def provenance_of(schema: pa.Schema, column: str | None = None) -> dict[str, Any]:
     """The record a table carries, of one of its columns of scores if it has a record for each; empty if it has none."""
-    record = json.loads((schema.metadata or {}).get(_PROVENANCE_KEY, b"{}"))
+    record = sound_record(json.loads((schema.metadata or {}).get(_PROVENANCE_KEY, b"{}")))
     return dict(record.get("metrics", {}).get(column, record))
 
 
@@ -106,7 +107,7 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
     A manifest is scores too. With several score columns, `metric` says which.
     """
     table = _read_table(Path(path))
-    return _scores_in(table, pick_score_column(path, table.schema, metric), path)
+    return scores_in(table, pick_score_column(path, table.schema, metric), path)
 
 
 def read_score_columns(path: str | Path) -> list[Scores]:
@@ -114,10 +115,11 @@ def read_score_columns(path: str | Path) -> list[Scores]:
     table = _read_table(Path(path))
     columns = score_columns(table.schema)
     pick_score_column(path, table.schema, next(iter(columns), None))  # is it a table of scores?
-    return [_scores_in(table, column, path) for column in columns]
+    return [scores_in(table, column, path) for column in columns]
 
 
-def _scores_in(table: pa.Table, column: str, path: str | Path) -> Scores:
+def scores_in(table: pa.Table, column: str, path: str | Path) -> Scores:
+    """The scores in a column of a table that was read."""
     with damaged(path, "table of scores"):
         provenance = provenance_of(table.schema, column)
         values = table[column].to_numpy()
@@ -130,38 +132,26 @@ def _scores_in(table: pa.Table, column: str, path: str | Path) -> Scores:
         return Scores(values, ids, name, labels, clusters, provenance)
 
 
-def read_manifest(path: str | Path) -> tuple[Scores, NDArray[np.bool_]]:
-    """The scores in a manifest and which examples it keeps. `path` is the file, or the folder `prune` wrote."""
+def read_manifest(path: str | Path, *, metric: str | None = None) -> tuple[Scores, NDArray[np.bool_]]:
+    """The scores in a manifest and which examples it keeps. `path` is the file, or the folder `prune` wrote.
+
+    With several score columns, `metric` says which.
+    """
     file = manifest_file(path)
     if file != Path(path) and not file.exists():
         raise PareError(f"{path}: not an output of `paredown prune`; there is no manifest.parquet in it.")
     table = _read_table(file)
     if "keep" not in table.column_names:
         raise PareError(f"{file}: not a manifest; it has no 'keep' column. Make one with `paredown prune`.")
-    keep = table["keep"]
-    if not pa.types.is_boolean(keep.type) or keep.null_count:
-        raise PareError(f"{file}: not a manifest; its 'keep' column must be true or false in every row.")
-    return read_scores(file), keep.to_numpy()
+    keep = keep_column(table["keep"], file)
+    return scores_in(table, pick_score_column(file, table.schema, metric), file), keep.to_numpy(zero_copy_only=False)
 
 
-def read_sample(
-    path: str | Path, *, most: int, metric: str | None = None, seed: int = 0
-) -> tuple[Scores, NDArray[np.bool_] | None]:
-    """Scores of about `most` rows of a table of any size, drawn by the hash of their ids, and which of them are kept.
-
-    None for what is kept where the table is no manifest.
-    """
-    parts: list[pa.Table] = []
-    files = score_files(path)
-    for file in files:
-        with reading(file, "Parquet file"), pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            share = min(1.0, most / max(1, sum(pq.read_metadata(each).num_rows for each in files)))
-            for batch in opened.iter_batches():
-                hashes = hash_ids(id_column(pa.chunked_array([batch["id"]]), file), seed=seed)
-                parts.append(pa.table(batch).filter(pa.array(hashes < np.uint64(share * (2**64 - 1)))))
-    table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
-    scores = _scores_in(table, pick_score_column(path, table.schema, metric), path)
-    return scores, table["keep"].to_numpy() if "keep" in table.column_names else None
+def keep_column(column: pa.ChunkedArray | pa.Array, path: str | Path) -> pa.ChunkedArray | pa.Array:
+    """What a manifest keeps, checked to be true or false in every row."""
+    if not pa.types.is_boolean(column.type) or column.null_count:
+        raise PareError(f"{path}: not a manifest; its 'keep' column must be true or false in every row.")
+    return column
 
 
 def manifest_file(path: str | Path) -> Path:

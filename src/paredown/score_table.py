@@ -17,15 +17,17 @@ from numpy.typing import NDArray
 
 from paredown.columns import check_class_type, check_id_type, is_text, plain_text, value_type
 from paredown.errors import PareError
-from paredown.ids import id_array, join_ids, name_rows
+from paredown.ids import hash_ids, id_array, join_ids, name_rows
 from paredown.reading import check_rows, damaged, reading
-from paredown.score_files import pick_score_column, provenance_of, score_files
+from paredown.score_files import keep_column, pick_score_column, provenance_of, score_files, scores_in
+from paredown.scores import Scores
 
 pc: Any = pyarrow.compute  # its functions are made at import, where type checkers do not see them
 
 _BUFFER_BYTES = 2**20  # of a column chunk read at once, so that one giant row group does not fill the memory
 _RUN_ROWS = 2**20  # rows given to one reader: Arrow keeps a buffer for each row group until it has read them all
 _SAMPLED_GROUPS, _SAMPLED_ROWS = 16, 16_384
+_SAMPLE_BLOCK = 131_072  # rows out of which those of a sample are taken at once
 # Of a table read and selected from in memory, measured at its peak: arrays, orders and hashes, and objects for text.
 _ROW_BYTES, _TEXT_ROW_BYTES = 170, 400
 
@@ -210,6 +212,28 @@ def open_table(path: str | Path, *, metric: str | None = None) -> ScoreTable:
         provenance = provenance_of(schemas[0], column)
     metric = provenance.get("metric", column) if column == "score" else column
     return ScoreTable(Path(path), tuple(groups), column, str(metric), schemas[0], dtype, provenance)
+
+
+def read_sample(
+    path: str | Path, *, most: int, metric: str | None = None, seed: int = 0
+) -> tuple[Scores, NDArray[np.bool_] | None]:
+    """Scores of about `most` rows of a table of any size, drawn by the hash of their ids, and which of them are kept.
+
+    None for what is kept where the table is no manifest.
+    """
+    opened = open_table(path, metric=metric)
+    names = [name for name in ("id", "keep", opened.column, "label", "cluster") if name in opened.schema.names]
+    limit = most * 2**64 // len(opened)  # of the hash
+    parts: list[pa.Table] = []
+    for block in opened.blocks(names, _SAMPLE_BLOCK):
+        chosen = hash_ids(opened.ids(block), seed=seed) <= np.uint64(min(limit, 2**64 - 1))
+        if "keep" in names:
+            keep_column(block.columns.column("keep"), block.file)
+        parts.append(pa.table(block.columns).filter(pa.array(chosen)))
+    with damaged(path, "table of scores"):
+        table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
+    scores = scores_in(table.replace_schema_metadata(opened.schema.metadata), opened.column, path)
+    return scores, table["keep"].to_numpy() if "keep" in names else None
 
 
 def _check_alike(file: Path, schema: pa.Schema, first: pa.Schema, column: str) -> None:

@@ -77,7 +77,9 @@ def _open(
     if location is None or (isinstance(location, str | Path) and not named and not os.path.exists(location)):
         place = "of these scores were never named" if location is None else f"are no longer at {location}"
         raise PareError(f"the data {place}; say where they are with {argument('source', ...)}.")
-    source = open_source(location, ids=ids, on_error="skip", **recorded.get("opened_with", {}))
+    opened_with = recorded.get("opened_with", {})
+    options = {name: opened_with[name] for name in ("columns", "split", "memory") if name in opened_with}
+    source = open_source(location, ids=ids, on_error="skip", **options)
     before, now = str(recorded.get("fingerprint")), source.fingerprint()
     comparable = recorded.get("kind") == source.kind and before.startswith(FINGERPRINT) and now.startswith(FINGERPRINT)
     if comparable and before != now and not trusted:

@@ -244,3 +244,10 @@ def test_damage_is_a_mistake(paredown, tmp_path, embeddings) -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert "q: not a readable output of paredown" in result.stderr
     assert "See what `paredown verify` says of it" in result.stderr
+
+
+@pytest.mark.parametrize("keep", [[1, 0], [True, None], ["yes", "no"]])
+def test_a_keep_column_that_is_neither_true_nor_false_is_refused(tmp_path, keep) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "keep": keep, "score": [0.5, 1.5]}), tmp_path / "m.parquet")
+    with pytest.raises(PareError, match="its 'keep' column must be true or false in every row"):
+        pdn.info(tmp_path / "m.parquet")

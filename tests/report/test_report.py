@@ -149,7 +149,7 @@ def test_clusters_and_classes_are_counted() -> None:
         clusters=np.array([7, 7, 2, 2, 2]),
     )
     table, clusters, classes = cluster_table(scores)
-    np.testing.assert_array_equal(table, [[1, 2], [1, 1]])
+    np.testing.assert_array_equal(table.toarray(), [[1, 2], [1, 1]])
     assert clusters.tolist() == [2, 7]
     assert classes == ("a", "b")
 
@@ -273,3 +273,29 @@ def test_the_command_line_writes_a_report_beside_a_manifest(tmp_path: Path, pare
     shown = paredown("report", str(out), "-o", str(tmp_path / "b.html"), "--map", "tsne")
     assert shown.returncode == 2
     assert "--map must be one of auto, pacmap, pca or none" in shown.stderr
+
+
+def test_scores_as_far_apart_as_numbers_can_be_are_shown(tmp_path: Path) -> None:
+    values = np.array([-1.7e308, 0.0, 1.0, 1.7e308])
+    packed = RankedRows(pdn.Scores(values, np.arange(4)), None, np.ones(4, bool)).packed()
+    assert packed["range"] == [-1.7e308, 1.7e308]
+    assert packed["quantiles"] == [1.7e308, 1.0, 0.0, -1.7e308]
+    assert (packed["edges"][0], packed["edges"][30], packed["edges"][-1]) == (4, 3, 0)
+
+
+def test_as_many_clusters_and_classes_as_examples_fit_in_memory() -> None:
+    n = 200_000  # a full table would take 320 GB
+    scores = pdn.Scores(np.arange(float(n)), np.arange(n), labels=pdn.Labels.of(np.arange(n)), clusters=np.arange(n))
+    table, clusters, classes = cluster_table(scores)
+    assert table.shape == (len(clusters), len(classes)) == (n, n)
+    assert table.sum() == n
+
+
+def test_the_metric_of_a_manifest_with_several_is_the_one_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "m.parquet"
+    columns = {"id": np.arange(4), "keep": [True, False, True, False], "el2n": np.arange(4.0), "aum": np.zeros(4)}
+    pq.write_table(pa.table(columns), file)
+    with pytest.raises(PareError, match=r"which column holds the scores\? It has el2n, aum"):
+        write_report(file, tmp_path / "report.html")
+    write_report(file, tmp_path / "report.html", metric="aum")
+    assert "by aum" in (tmp_path / "report.html").read_text()

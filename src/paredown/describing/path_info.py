@@ -19,7 +19,7 @@ from paredown.output_kinds import Output, find_output
 from paredown.progress import Track, silent
 from paredown.reading import damaged
 from paredown.records import read_record
-from paredown.score_files import is_scores, provenance_in, score_columns, score_files
+from paredown.score_files import is_scores, keep_column, provenance_in, score_columns, score_files
 from paredown.selection.streamed import ScoreTable, open_table
 from paredown.selection.streamed.table_summary import TableSummary, summarize_table
 from paredown.sources import VectorSource, named_dataset, open_source
@@ -131,7 +131,8 @@ def _metric_facts(found: TableSummary) -> dict[str, Any]:
 
 
 def _count_kept(table: ScoreTable) -> int:
-    return sum(block.columns.column("keep").true_count for block in table.blocks(["keep"], _ROWS))
+    blocks = table.blocks(["keep"], _ROWS)
+    return sum(keep_column(block.columns.column("keep"), block.file).true_count for block in blocks)
 
 
 def _balance(manifest: Path) -> dict[str, float] | None:

@@ -19,8 +19,8 @@ from paredown.report.exhibits import MOST_EXHIBITS, gather_exhibits
 from paredown.report.pruned_page import PrunedPage
 from paredown.report.recut_data import RankedRows
 from paredown.report.sweep_page import SweepPage
-from paredown.score_files import is_manifest, is_scores, read_manifest, read_sample, read_scores, score_files
-from paredown.score_table import open_table
+from paredown.score_files import is_manifest, is_scores, read_manifest, read_scores, score_files
+from paredown.score_table import open_table, read_sample
 from paredown.scores import Scores
 from paredown.selection import Selection, SelectionSettings, default_balance
 from paredown.text import quoted
@@ -172,7 +172,7 @@ def _selected(of: Any, *, metric: str | None, **selecting: Any) -> _Selected:
         if total > MOST_ROWS:
             of, keep = read_sample(of, most=SAMPLED_ROWS, metric=metric)
         elif is_manifest(of):
-            of, keep = read_manifest(of)
+            of, keep = read_manifest(of, metric=metric)
         else:
             of = read_scores(of, metric=metric)
     total = max(total, len(of))

@@ -203,14 +203,19 @@ def export(
         warn=warnings.append,
     )
 
-    what = "kept examples" if EXPORTS[to].kept_only else "examples, kept ones and others,"
+    what = "kept examples" if EXPORTS[to].kept_only else "examples, kept and dropped,"
     step = EXPORTS[to].next_step
     next_step = None if step is None else step(out)
 
     def show() -> None:
         show_warnings(warnings)
         if already:
-            say("[bold]{}[/] was already complete, with {:,} {}; nothing was changed.", out, number, what)
+            say(
+                "[bold]{}[/] was already complete, with {:,} {}; nothing was changed.",
+                out,
+                number,
+                what.removesuffix(","),
+            )
         else:
             say("{:,} {} written to [bold]{}[/] as {}.", number, what, out, to)
         if next_step is not None:

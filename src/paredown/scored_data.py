@@ -48,17 +48,21 @@ def open_scored_vectors(
     ids: ArrayLike | None = None,
     trust_source: bool = False,
     what: str = "ids",
+    option: str = "source",
 ) -> tuple[VectorSource, NDArray[np.int64]]:
     """The embeddings that were scored and the row of every wanted id in them; the arguments as `open_scored_data` has.
+
+    `option` is the argument that errors ask for, where the caller has one of its own for embeddings.
 
     Raises:
         PareError: also if images were scored and their embeddings not kept, with what to do.
     """
-    opened, rows = _open(provenance.get("source", {}), wanted, source, ids, trusted=trust_source, what=what)
+    recorded = provenance.get("source", {})
+    opened, rows = _open(recorded, wanted, source, ids, trusted=trust_source, what=what, option=option)
     if not isinstance(opened, VectorSource):
         raise PareError(
             f"{opened.location}: embeddings are needed, and this is {with_article(opened.kind)}; embed it with "
-            f"`paredown embed` and give the folder with {argument('source', ...)}."
+            f"`paredown embed` and give the folder with {argument(option, ...)}."
         )
     return opened, rows
 
@@ -71,12 +75,13 @@ def _open(
     *,
     trusted: bool,
     what: str,
+    option: str = "source",
 ) -> tuple[Source, NDArray[np.int64]]:
     location = recorded.get("location") if given is None else given
     named = isinstance(location, str | Path) and named_dataset(location) is not None  # whose folder is looked for
     if location is None or (isinstance(location, str | Path) and not named and not os.path.exists(location)):
         place = "of these scores were never named" if location is None else f"are no longer at {location}"
-        raise PareError(f"the data {place}; say where they are with {argument('source', ...)}.")
+        raise PareError(f"the data {place}; say where they are with {argument(option, ...)}.")
     opened_with = recorded.get("opened_with", {})
     options = {name: opened_with[name] for name in ("columns", "split", "memory") if name in opened_with}
     source = open_source(location, ids=ids, on_error="skip", **options)
@@ -85,14 +90,14 @@ def _open(
     if comparable and before != now and not trusted:
         raise PareError(
             f"{source.location}: these are not the data that were scored: the fingerprint was {before} and is {now}. "
-            f"Score them again, give the place of the old ones with {argument('source', ...)}, or continue anyway with "
+            f"Score them again, give the place of the old ones with {argument(option, ...)}, or continue anyway with "
             f"{argument('trust_source', True)}."
         )
     rows, missing = find_ids(source.ids, wanted)
     if len(missing):
         raise PareError(
             f"{source.location}: {len(missing)} of the {len(wanted)} {what} are not in it; "
-            f"are these the data that were scored? Give them with {argument('source', ...)}, and their ids with "
+            f"are these the data that were scored? Give them with {argument(option, ...)}, and their ids with "
             f"{argument('ids', ...)} if you gave ids when you scored."
         )
     return source, rows

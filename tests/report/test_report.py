@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 import zlib
 from pathlib import Path
 from typing import Any
@@ -189,8 +190,6 @@ def test_the_command_in_the_page_makes_the_same_manifest(tmp_path: Path, paredow
     assert made.returncode == 0, made.stderr
     scores, keep = pdn.read_manifest(out)
     (command,) = commands_of(scores.provenance, str(tmp_path / "again"))
-    import shlex
-
     again = paredown(*shlex.split(command)[1:])
     assert again.returncode == 0, again.stderr
     np.testing.assert_array_equal(pdn.read_manifest(tmp_path / "again")[1], keep)
@@ -239,6 +238,43 @@ def test_scores_and_texts_of_a_table(tmp_path: Path, rng: np.random.Generator) -
         assert f"text number {number}" in page
     with pytest.raises(PareError, match=r"no column of texts named 'body'; its columns of texts: id, text"):
         write_report(tmp_path / "scores.parquet", tmp_path / "other.html", texts="body")
+
+
+def test_the_page_of_a_table_with_several_metrics_prunes_by_the_one_shown(
+    tmp_path: Path, paredown: Any, digits: Any
+) -> None:
+    scores = [pdn.score(digits[0][:60], metric=name) for name in ("prototypes", "typicality")]
+    pdn.write_scores(scores, tmp_path / "two metrics.parquet")
+    write_report(tmp_path / "two metrics.parquet", tmp_path / "report.html", metric="typicality", projection=None)
+    (command,) = re.findall(r'"command": ?"((?:[^"\\]|\\.)*)"', (tmp_path / "report.html").read_text())
+    made = paredown(*shlex.split(json.loads(f'"{command}"'))[1:], "-o", tmp_path / "pruned")
+    assert made.returncode == 0, made.stderr
+    assert pdn.read_manifest(tmp_path / "pruned")[0].metric == "typicality"
+
+
+def test_settings_that_a_manifest_has_itself_are_refused(tmp_path: Path, digits: Any) -> None:
+    pdn.prune(digits[0][:60], out=tmp_path / "pruned", keep_fraction=0.5)
+    settings: list[dict[str, Any]] = [{"keep_fraction": 0.3}, {"strategy": "easy"}, {"balance": 0.1}]
+    for setting in settings:
+        with pytest.raises(PareError, match=f"a manifest has its own selection, which {next(iter(setting))} does"):
+            write_report(tmp_path / "pruned", tmp_path / "report.html", **setting)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_notes_about_images_name_the_option_that_helps(tmp_path: Path, paredown: Any, image_folder: Path) -> None:
+    made = paredown("prune", image_folder, "--encoder", "pixels", "-o", tmp_path / "pruned")
+    assert made.returncode == 0, made.stderr
+    pdn.embed(image_folder, out=tmp_path / "store", encoder="pixels")
+    (note,) = write_report(tmp_path / "pruned", tmp_path / "a.html").notes
+    assert note.endswith("embed it with `paredown embed` and give the folder with --embeddings.")
+    image_folder.rename(tmp_path / "moved")
+    (note,) = write_report(tmp_path / "pruned", tmp_path / "b.html", source=tmp_path / "moved").notes
+    assert note.startswith(f"{tmp_path / 'moved'}: embeddings are needed")  # the data themselves were found
+    assert write_report(tmp_path / "pruned", tmp_path / "c.html", source=tmp_path / "store").notes == ()
+    with pytest.raises(PareError, match=r"no longer at nowhere; say where they are with embeddings=\.\.\."):
+        write_report(tmp_path / "pruned", tmp_path / "d.html", source=tmp_path / "moved", embeddings="nowhere")
+    with pytest.raises(PareError, match="no column of texts named 'text' in an image folder"):
+        write_report(tmp_path / "pruned", tmp_path / "e.html", source=tmp_path / "moved", texts="text")
 
 
 @pytest.mark.parametrize(

@@ -71,24 +71,27 @@ def look_at_embeddings(
     rows: RankedRows,
     *,
     embeddings: str | Path | None = None,
+    moved_to: str | Path | None = None,
     method: Method = "auto",
     trust_source: bool = False,
     seed: int = 0,
     track: Track,
 ) -> EmbeddingsShown:
-    """Open the embeddings behind scores and make a map of them; without embeddings, say why there is none."""
+    """Open the embeddings behind scores and make a map of them; without embeddings, say why there is none.
+
+    They are looked for where they were when they were scored, then where the data are now: at `moved_to`.
+    """
     try:
-        source, places = open_scored_vectors(
-            rows.scores.provenance,
-            rows.scores.ids,
-            source=embeddings,
-            trust_source=trust_source,
-            what="scored examples",
-        )
+        source, places = _open_embeddings(rows, embeddings, trust_source)
     except PareError as error:
         if embeddings is not None:
             raise
-        return replace(NOTHING, note=told(error))
+        if moved_to is None:
+            return replace(NOTHING, note=told(error))
+        try:
+            source, places = _open_embeddings(rows, moved_to, trust_source)
+        except PareError as error_there:
+            return replace(NOTHING, note=told(error_there))
     chosen = np.argsort(hash_ids(rows.scores.ids, seed=seed), kind="stable")[:MOST_POINTS]
     landmarks = np.sort(chosen[:LANDMARKS])
     vectors = source.gather(places[landmarks])
@@ -102,6 +105,19 @@ def look_at_embeddings(
     compared = len(rows.keep) <= MOST_COMPARED
     groups = find_duplicates(vectors, rows.rank[landmarks]) if compared else []
     return EmbeddingsShown(ranks, points[rows.row[ranks]], layout.method, groups, compared)
+
+
+def _open_embeddings(
+    rows: RankedRows, place: str | Path | None, trust_source: bool
+) -> tuple[VectorSource, NDArray[np.int64]]:
+    return open_scored_vectors(
+        rows.scores.provenance,
+        rows.scores.ids,
+        source=place,
+        trust_source=trust_source,
+        what="scored examples",
+        option="embeddings",
+    )
 
 
 def _place_others(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.progress import Track
 from paredown.report.packing import pack_files
 from paredown.report.page_parts import told
@@ -21,6 +21,7 @@ from paredown.selection.floors import stable_order
 from paredown.sources import ImageSource, Skipped
 from paredown.sources.image_decoding import decode_image
 from paredown.sources.text_columns import read_texts
+from paredown.text import with_article
 
 MOST_EXHIBITS = 1_500
 _IN_LIST, _IN_CLASS_LIST = 24, 12  # examples of each list that a page opens with, overall and of a class
@@ -89,6 +90,11 @@ def gather_exhibits(
             raise
         return Exhibits("none", ranks, note=told(error))
     if isinstance(opened, ImageSource):
+        if texts is not None:
+            raise PareError(
+                f"{opened.location}: there is no column of texts named {texts!r} in {with_article(opened.kind)}; leave "
+                f"{argument('texts')} out to see the pictures, or give a text for each example."
+            )
         return _pictures(opened, places, ranks, track)
     found = read_texts(opened, places, column=texts)
     if found is None:

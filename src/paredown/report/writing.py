@@ -28,6 +28,7 @@ from paredown.version import __version__
 
 MOST_ROWS = 2_000_000  # that a page holds; of larger tables it shows a sample
 SAMPLED_ROWS = 1_000_000
+_OPENS_WITH = {"keep_fraction": 0.8, "strategy": "hard", "balance": None}  # where scores have no selection yet
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,13 @@ def write_report(
         shown = NOTHING
         if projection is not None:
             shown = look_at_embeddings(
-                rows, embeddings=embeddings, method=projection, trust_source=trust_source, seed=seed, track=track
+                rows,
+                embeddings=embeddings,
+                moved_to=source,
+                method=projection,
+                trust_source=trust_source,
+                seed=seed,
+                track=track,
             )
         examples = gather_exhibits(
             rows,
@@ -115,7 +122,8 @@ def write_report(
             track=track,
         )
         named = of if isinstance(of, str | Path) else "manifest.parquet"
-        content = PrunedPage(rows, pruned, total, _name_of(rows.scores, named), quoted(named), shown, examples)
+        read_again = quoted(named) if pruned or metric is None else f"{quoted(named)} --metric {quoted(metric)}"
+        content = PrunedPage(rows, pruned, total, _name_of(rows.scores, named), read_again, shown, examples)
         notes = tuple(dict.fromkeys(note for note in (examples.note, shown.note) if note))
         summary = ReportSummary("manifest" if pruned else "table of scores", 0, notes)
         return _write(content.html(), out, summary, request, overwrite, read)
@@ -168,6 +176,8 @@ def _selected(of: Any, *, metric: str | None, **selecting: Any) -> _Selected:
                 f"{of}: neither a manifest, nor a table of scores, nor a sweep; make one with `paredown prune`, "
                 "`paredown score` or `paredown sweep`."
             )
+        if is_manifest(of):
+            _check_own_selection(of, selecting)
         total = len(open_table(of, metric=metric))
         if total > MOST_ROWS:
             of, keep = read_sample(of, most=SAMPLED_ROWS, metric=metric)
@@ -182,3 +192,13 @@ def _selected(of: Any, *, metric: str | None, **selecting: Any) -> _Selected:
     selecting["balance"] = default_balance(selecting["balance"], groups=groups)
     settings = SelectionSettings(**selecting).check()
     return _Selected(RankedRows(of, settings.recipe(len(of), None)), False, total)
+
+
+def _check_own_selection(manifest: str | Path, selecting: dict[str, Any]) -> None:
+    """Raise for settings that a page of a manifest would silently ignore."""
+    for name, value in selecting.items():
+        if value != _OPENS_WITH[name]:
+            raise PareError(
+                f"{manifest}: a manifest has its own selection, which {argument(name)} does not change; leave it out "
+                "and move the sliders of the page, or select again with `paredown prune`."
+            )

@@ -45,8 +45,13 @@ def check_available() -> None:
 
 
 @contextmanager
-def figure(path: Path, *, size: tuple[float, float] = (7.0, 4.5), **layout: Any) -> Iterator[tuple[Any, Any]]:
-    """Axes to draw on, saved to `path` when the block ends; no window is ever opened."""
+def figure(
+    path: Path, *, size: tuple[float, float] = (7.0, 4.5), grow: bool = False, **layout: Any
+) -> Iterator[tuple[Any, Any]]:
+    """Axes to draw on, saved to `path` when the block ends; no window is ever opened.
+
+    With `grow` the picture is made as large as all that is drawn, for squares with long names around them.
+    """
     check_available()
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -56,7 +61,7 @@ def figure(path: Path, *, size: tuple[float, float] = (7.0, 4.5), **layout: Any)
         drawn = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(drawn)
         yield drawn, drawn.subplots(**layout)
-        drawn.savefig(path)
+        drawn.savefig(path, bbox_inches="tight" if grow else None)
 
 
 def error_curves(
@@ -177,7 +182,7 @@ def comparison_picture(comparison: MetricComparison, path: Path) -> None:
     beside = max(5.0, 0.7 * side)
     names = 0.05 * max(len(_short_name(name)) for name in comparison.metrics)  # as high as they are written
     size, layout = (side + beside + 0.6, max(4.6, side - 1.5 + names)), {"width_ratios": (side, beside)}
-    with figure(path, size=size, ncols=2, gridspec_kw=layout) as (drawn, (left, right)):
+    with figure(path, size=size, grow=True, ncols=2, gridspec_kw=layout) as (drawn, (left, right)):
         image = _correlation_map(left, comparison)
         drawn.colorbar(image, ax=left, label="Spearman's rank correlation", shrink=0.75, pad=0.02)
         _overlap_curves(right, comparison, image)

@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 import paredown as pdn
 from paredown.comparison import KEEP_FRACTIONS, MetricComparison
 from paredown.errors import PareError
 from paredown.ids import hash_ids, id_array
+from paredown.plots import comparison_picture
 from paredown.scores import Labels, Scores
 
 IDS = ["a", "b", "c", "d", "e"]
@@ -354,3 +356,13 @@ def test_the_order_of_rows_and_of_tables_does_not_matter(rows: list[tuple[int, .
     np.testing.assert_array_equal(turned.spearman[np.ix_(back, back)], before.spearman)
     np.testing.assert_array_equal(turned.overlaps[:, back][:, :, back], before.overlaps)
     assert [example.id for example in turned.disputed] == [example.id for example in before.disputed]
+
+
+def test_the_picture_cuts_nothing_off(tmp_path: Path, rng: np.random.Generator) -> None:
+    names = ["duplicates", "typicality", "prototypes", "supervised_prototypes", "el2n", "forgetting", "random"]
+    compared = pdn.compare({name: rng.random(50) for name in names})
+    comparison_picture(compared, tmp_path / "compared.png")
+    with Image.open(tmp_path / "compared.png") as picture:
+        pixels = np.asarray(picture.convert("L"))
+    edges = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    assert edges.min() == 255  # a title or a name that reaches the edge goes on beyond it

@@ -148,6 +148,15 @@ def test_galleries_show_the_class_that_is_chosen(browser: Any, pruned_images: Pa
         assert ids[0] == scores.ids[hardest_kept]
 
 
+def test_links_lead_to_headings_that_can_be_seen(browser: Any, pruned_images: Path) -> None:
+    with Visit(browser, pruned_images / "report.html") as visit:
+        visit.page.emulate_media(reduced_motion="reduce")  # no smooth scrolling
+        visit.page.click("nav a[href='#gallery']")
+        covered = visit.page.eval_on_selector(".controls", "e => e.getBoundingClientRect().bottom")
+        heading = visit.page.eval_on_selector("#gallery h2", "e => e.getBoundingClientRect().top")
+        assert covered <= heading < 300
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["report.html", "sweep.html"])
 def test_narrow_screens_and_both_schemes(
@@ -310,7 +319,11 @@ def test_a_comparison_shows_correlations_and_the_disputed_images(
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
         cells = visit.page.eval_on_selector_all("#correlations td", "found => found.map(e => e.textContent)")
         expected = [f"{compared.spearman[a, b]:.2f}" for a in compared.order for b in compared.order]
-        assert [cell for cell in cells if cell] == expected
+        assert [cell for cell in cells if cell] == [cell.replace("-0.00", "0.00") for cell in expected]
+        heights = visit.page.eval_on_selector_all("#correlations tbody tr", "found => found.map(e => e.clientHeight)")
+        assert max(heights) < 36  # one line each, at any width
+        narrowest = visit.page.eval_on_selector_all("#costs td", "found => Math.min(...found.map(e => e.clientWidth))")
+        assert narrowest > 60  # wide enough for words
         names = visit.page.eval_on_selector_all("#disputed code", "found => found.map(e => e.textContent)")
         assert names == [str(each.id) for each in compared.disputed]
         widths = visit.page.eval_on_selector_all("#disputed img", "found => found.map(e => e.naturalWidth)")

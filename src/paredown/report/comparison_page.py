@@ -91,7 +91,11 @@ def _cell(rho: float) -> Markup:
     if not math.isfinite(rho):
         return tag("td", "-")
     color = "var(--kept)" if rho > 0 else "var(--dropped)"
-    return tag("td", f"{rho:.2f}", style=f"background:color-mix(in srgb,{color} {45 * abs(rho):.0f}%,transparent)")
+    return tag(
+        "td",
+        f"{rho:.2f}".replace("-0.00", "0.00"),
+        style=f"background:color-mix(in srgb,{color} {45 * abs(rho):.0f}%,transparent)",
+    )
 
 
 def _overlaps(found: MetricComparison) -> Markup:
@@ -161,7 +165,7 @@ def _costs(found: MetricComparison) -> Markup:
         )
         rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
     head = tag("tr", *(tag("th", heading, scope="col") for heading in headings))
-    table = tag("table", tag("thead", head), tag("tbody", *rows))
+    table = tag("table", tag("thead", head), tag("tbody", *rows), class_="wide")
     hint = (
         "Reliability is how well the scores of one half of the networks predict those of the other, stepped up to all: "
         "a correlation with another metric can hardly exceed it."

@@ -14,6 +14,7 @@ import pytest
 import quick_students
 
 import paredown as pdn
+from paredown.describing.fact_lines import fact_lines
 from paredown.errors import PareError
 from paredown.scores import Scores
 
@@ -251,3 +252,18 @@ def test_a_keep_column_that_is_neither_true_nor_false_is_refused(tmp_path, keep)
     pq.write_table(pa.table({"id": [1, 2], "keep": keep, "score": [0.5, 1.5]}), tmp_path / "m.parquet")
     with pytest.raises(PareError, match="its 'keep' column must be true or false in every row"):
         pdn.info(tmp_path / "m.parquet")
+
+
+def test_lines_count_in_plain_words() -> None:
+    one = {"examples": 3, "classes": 1, "files": {"number": 1, "bytes": 10}, "form": "csv"}
+    assert fact_lines(one)["examples"] == "3 in 1 class"
+    assert fact_lines(one)["files"] == "csv, 1 file, 10 B"
+    recorded = {"epochs": 2, "members": 1, "observations": (2, 4)}
+    assert fact_lines(recorded)["recorded"] == "2 epochs of 1 member, 2 to 4 looks at an example"
+
+
+def test_the_grid_of_a_sweep_that_runs_is_that_of_the_runs_so_far() -> None:
+    grid = {"initial_size": [500], "seed": [0, 1]}
+    assert fact_lines({"grid": grid, "complete": True})["grid"] == "initial_size 500; seed 0, 1"
+    running = fact_lines({"grid": grid, "complete": False, "advice": "wait"})
+    assert running["grid"] == "so far initial_size 500; seed 0, 1"

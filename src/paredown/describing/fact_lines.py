@@ -24,10 +24,15 @@ def fact_lines(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _examples(facts: Mapping[str, Any]) -> str:
-    counts = [f"{facts[name]:,} {name}" for name in ("classes", "clusters") if name in facts]
+    groups = {"classes": "class", "clusters": "cluster"}
+    counts = [_counted(facts[plural], one, plural) for plural, one in groups.items() if plural in facts]
     inside = f" in {counts[0]}" if counts else ""
     skipped = f"; {facts['skipped']:,} unreadable ones left out" if "skipped" in facts else ""
     return f"{facts['examples']:,}{inside}{skipped}" if "examples" in facts else ""
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
 
 
 def _dimensions(facts: Mapping[str, Any]) -> str:
@@ -90,9 +95,8 @@ def _recorded(facts: Mapping[str, Any]) -> str:
         return ""
     fewest, most = facts["observations"]
     unseen = f"; {facts['unseen']:,} examples were never seen" if "unseen" in facts else ""
-    return (
-        f"{facts['epochs']:,} epochs of {facts['members']:,} member(s), {fewest} to {most} looks at an example{unseen}"
-    )
+    trained = f"{_counted(facts['epochs'], 'epoch', 'epochs')} of {_counted(facts['members'], 'member', 'members')}"
+    return f"{trained}, {fewest} to {most} looks at an example{unseen}"
 
 
 def _parts(facts: Mapping[str, Any]) -> str:
@@ -107,7 +111,8 @@ def _parts(facts: Mapping[str, Any]) -> str:
 
 def _grid(facts: Mapping[str, Any]) -> str:
     grid = {name: values for name, values in facts.get("grid", {}).items() if values}
-    return "; ".join(f"{name} {shorten(values, _SHOWN)}" for name, values in grid.items())
+    values_of = "; ".join(f"{name} {shorten(values, _SHOWN)}" for name, values in grid.items())
+    return values_of if facts.get("complete") or not grid else f"so far {values_of}"
 
 
 def _figures(facts: Mapping[str, Any]) -> str:
@@ -120,7 +125,7 @@ def _figures(facts: Mapping[str, Any]) -> str:
 def _files(facts: Mapping[str, Any]) -> str:
     form = f"{facts['form']}, " if "form" in facts else ""
     files = facts.get("files")
-    return f"{form}{files['number']:,} file(s), {format_size(files['bytes'])}" if files else ""
+    return f"{form}{_counted(files['number'], 'file', 'files')}, {format_size(files['bytes'])}" if files else ""
 
 
 def _source(facts: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +147,18 @@ def test_galleries_show_the_class_that_is_chosen(browser: Any, pruned_images: Pa
         assert all(name.startswith("digit-3/") for name in ids)
         hardest_kept = of_class[keep[of_class]][np.argmax(scores.values[of_class[keep[of_class]]])]
         assert ids[0] == scores.ids[hardest_kept]
+
+
+def test_numbers_below_a_narrow_histogram_do_not_touch(browser: Any, pruned_images: Path) -> None:
+    with Visit(browser, pruned_images / "report.html", width=390) as visit:
+        ends = visit.page.evaluate("""() => {
+            const texts = [...document.querySelectorAll("#scores svg text")];
+            const boxes = texts.map((e) => e.getBoundingClientRect());
+            const lowest = boxes.toSorted((a, b) => b.bottom - a.bottom)[1].bottom; // below it is the axis's name
+            return boxes.filter((box) => box.bottom === lowest).map((box) => [box.left, box.right]);
+        }""")
+        assert len(ends) == 3
+        assert all(right + 8 < left for (_, right), (left, _) in itertools.pairwise(sorted(ends)))
 
 
 def test_links_lead_to_headings_that_can_be_seen(browser: Any, pruned_images: Path) -> None:

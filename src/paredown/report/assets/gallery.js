@@ -71,7 +71,7 @@ class Gallery {
         element(
           "button",
           { type: "button", class: "id", title: `${shortened(id, 300)} (click to copy)`, onclick: () => copyText(id, "The id was") },
-          shortened(id, 28),
+          ...shortened(id, 28).split(/(?<=\/)/).flatMap((part) => [part, element("wbr")]), // rather than inside a name
         ),
         element("span", {}, about),
       ),

@@ -45,7 +45,7 @@ function drawHistogram(place, { kept, dropped }, values, { small = false, title 
         drawing("text", { x: left - 6, y: y(count) + 4, "text-anchor": "end" }, grouped(count)),
       );
     }
-    for (const share of [0, 0.25, 0.5, 0.75, 1]) {
+    for (const share of width < 480 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]) {
       const value = between(values, share);
       const anchor = share === 1 ? "end" : share === 0 ? "start" : "middle";
       picture.append(drawing("text", { x: x(share * bins), y: height - 22, "text-anchor": anchor }, significant(value)));

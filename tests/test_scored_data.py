@@ -37,3 +37,9 @@ def test_ids_that_are_not_there(digits) -> None:
         open_scored_data({}, scores.ids)
     with pytest.raises(PareError, match=r"20 of the 50 ids are not in it"):
         open_scored_data(scores.provenance, scores.ids, source=pdn.open_source(digits[0][:30]))
+
+
+def test_an_array_is_not_called_a_place(rng: np.random.Generator) -> None:
+    scores = pdn.score(rng.standard_normal((20, 3)), k=2)
+    with pytest.raises(PareError, match="the data were an array in memory; say where they are with source="):
+        open_scored_vectors(scores.provenance, scores.ids)

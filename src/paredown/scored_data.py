@@ -81,6 +81,8 @@ def _open(
     named = isinstance(location, str | Path) and named_dataset(location) is not None  # whose folder is looked for
     if location is None or (isinstance(location, str | Path) and not named and not os.path.exists(location)):
         place = "of these scores were never named" if location is None else f"are no longer at {location}"
+        if given is None and recorded.get("kind") == "array":
+            place = "were an array in memory"
         raise PareError(f"the data {place}; say where they are with {argument(option, ...)}.")
     opened_with = recorded.get("opened_with", {})
     options = {name: opened_with[name] for name in ("columns", "split", "memory") if name in opened_with}

@@ -90,6 +90,37 @@ def _stream_scores(path: Path) -> bool:
     return False
 
 
+def _sample_scores(path: Path) -> bool:
+    from paredown.score_table import read_sample
+
+    read_sample(path, most=20)
+    return False
+
+
+def _describe(path: Path) -> bool:
+    from paredown.describing import info
+
+    info(path).introduce()
+    return False
+
+
+def _report(path: Path) -> bool:
+    from paredown.report import write_report
+
+    out = path.parent / "report.html"
+    write_report(path, out, overwrite=out.exists())
+    return False
+
+
+def _compare(path: Path) -> bool:
+    from paredown.comparison import compare
+    from paredown.report.comparison_page import comparison_page, disputed_pictures
+
+    found = compare(path, {"other": _VECTORS[:, 1]}, ids=_IDS)
+    comparison_page(found, disputed_pictures(found, [path]))
+    return False
+
+
 def _read_model(path: Path) -> bool:
     import paredown
 
@@ -493,6 +524,10 @@ READERS: dict[str, Reader] = {
     "scores-streamed": Reader(_scores, _stream_scores, mutated=_only(".parquet")),
     "scores-foreign": Reader(_foreign_scores, _stream_scores),
     "manifest": Reader(_manifest, _read_manifest, mutated=_only("manifest.parquet")),
+    "manifest-sampled": Reader(_manifest, _sample_scores, mutated=_only("manifest.parquet")),
+    "manifest-described": Reader(_manifest, _describe, mutated=_only("manifest.parquet", "manifest.json")),
+    "manifest-reported": Reader(_manifest, _report, mutated=_only("manifest.parquet")),
+    "manifest-compared": Reader(_manifest, _compare, mutated=_only("manifest.parquet")),
     "model": Reader(_model, _read_model, ((".npz", _ZIP),)),
     "recording": Reader(_recording, _read_recording, ((".npz", _ZIP),), mutated=_not_other),
     "checkpoint-pt": Reader(lambda folder: _checkpoint(folder, suffix="pt"), _read_checkpoint, ((".pt", _ZIP),)),

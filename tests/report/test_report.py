@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import re
 import shlex
@@ -21,11 +22,11 @@ from PIL import Image
 import paredown as pdn
 from paredown.errors import PareError
 from paredown.markup import tag
-from paredown.report import write_report
+from paredown.report import exhibits, write_report
 from paredown.report.charts import Chart
 from paredown.report.costs_shown import describe_cost
 from paredown.report.embedding_map import find_duplicates
-from paredown.report.exhibits import choose_ranks, thumbnail
+from paredown.report.exhibits import choose_ranks, read_thumbnail, thumbnail
 from paredown.report.packing import pack_files, pack_numbers, pack_texts
 from paredown.report.page_parts import clipped
 from paredown.report.provenance_shown import commands_of, warnings_of
@@ -335,3 +336,40 @@ def test_the_metric_of_a_manifest_with_several_is_the_one_asked_for(tmp_path: Pa
         write_report(file, tmp_path / "report.html")
     write_report(file, tmp_path / "report.html", metric="aum")
     assert "by aum" in (tmp_path / "report.html").read_text()
+
+
+def test_thumbnails_are_turned_as_the_camera_noted(tmp_path: Path) -> None:
+    notes = Image.Exif()
+    notes[0x0112] = 6  # to be turned by a quarter, clockwise: what is left comes to the top
+    lying = Image.new("RGB", (80, 40), (0, 0, 255))
+    lying.paste((255, 0, 0), (0, 0, 40, 40))
+    lying.save(tmp_path / "lying.jpg", exif=notes)
+    picture = read_thumbnail(tmp_path / "lying.jpg", "lying.jpg")
+    assert picture is not None
+    upright = Image.open(io.BytesIO(picture)).convert("RGB")
+    assert upright.size == (40, 80)
+    top, bottom = np.asarray(upright)[10, 20], np.asarray(upright)[70, 20]
+    assert top[0] > 200 > 50 > top[2]
+    assert bottom[2] > 200 > 50 > bottom[0]
+
+
+def test_images_that_cannot_be_shown_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    assert read_thumbnail(tmp_path / "broken.png", "broken.png") is None
+    Image.new("RGB", (8, 8)).save(tmp_path / "noted.jpg", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff\x12\x01\x03")
+    assert read_thumbnail(tmp_path / "noted.jpg", "noted.jpg") is not None  # only its note is damaged
+    monkeypatch.setattr(exhibits, "decode_image", lambda *_: Image.new("La", (8, 8)))  # which cannot be converted
+    assert read_thumbnail(tmp_path / "noted.jpg", "noted.jpg") is None
+
+
+def test_a_page_inside_the_data_that_were_scored_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number in range(4):
+        Image.new("RGB", (8, 8), (60 * number, 0, 0)).save(folder / f"{number}.png")
+    pdn.prune(folder, metric="random", keep_fraction=0.5, out=tmp_path / "pruned")
+    with pytest.raises(PareError, match="is inside an input"):
+        write_report(tmp_path / "pruned", folder / "report.html")
+    assert sorted(file.name for file in folder.iterdir()) == ["0.png", "1.png", "2.png", "3.png"]
+    summary = write_report(tmp_path / "pruned", tmp_path / "report.html")
+    assert any("give the folder with --embeddings" in note for note in summary.notes)

@@ -15,13 +15,12 @@ from paredown.errors import PareError
 from paredown.ids import id_array
 from paredown.markup import Markup, join, tag
 from paredown.report.charts import PALETTE, SOFT, Chart
-from paredown.report.exhibits import thumbnail
+from paredown.report.exhibits import read_thumbnail
 from paredown.report.page import page
 from paredown.report.page_parts import card, clipped, numbers
 from paredown.score_files import provenance_in, score_files
 from paredown.scored_data import open_scored_data
-from paredown.sources import ImageSource, Skipped
-from paredown.sources.image_decoding import decode_image
+from paredown.sources import ImageSource
 
 _PAIRS = 12  # whose overlaps are drawn: the most and the least alike, where there are more
 
@@ -63,8 +62,8 @@ def disputed_pictures(comparison: MetricComparison, tables: Sequence[Path]) -> d
             continue
         if isinstance(source, ImageSource):
             name_of = dict(zip(rows.tolist(), ids, strict=True))
-            decoded = ((name_of[row], decode_image(file, name)) for row, file, name in source.pick(sorted(name_of)))
-            return {name: thumbnail(image) for name, image in decoded if not isinstance(image, Skipped)}
+            found = ((name_of[row], read_thumbnail(file, name)) for row, file, name in source.pick(sorted(name_of)))
+            return {name: picture for name, picture in found if picture is not None}
     return {}
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from paredown.errors import PareError, argument
 from paredown.progress import Track
@@ -139,9 +140,9 @@ def _pictures(source: ImageSource, places: NDArray[np.int64], ranks: NDArray[np.
     files: dict[int, bytes] = {}
     number_of = {row: number for number, row in enumerate(places.tolist())}
     for row, file, name in track(source.pick(sorted(number_of)), "thumbnails", total=len(places)):
-        image = decode_image(file, name)
-        if not isinstance(image, Skipped):
-            files[number_of[row]] = thumbnail(image)
+        picture = read_thumbnail(file, name)
+        if picture is not None:
+            files[number_of[row]] = picture
     shown = sorted(files)
     if not shown:
         return Exhibits("none", ranks, note="None of the images to be shown can be read.")
@@ -150,9 +151,20 @@ def _pictures(source: ImageSource, places: NDArray[np.int64], ranks: NDArray[np.
     return Exhibits("pictures", ranks[shown], files=[files[number] for number in shown], note=note)
 
 
+def read_thumbnail(file: Path | bytes, name: str) -> bytes | None:
+    """A thumbnail of an image file; None if it cannot be read or shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as of a damaged note on how to turn the image
+        image = decode_image(file, name)
+        try:
+            return None if isinstance(image, Skipped) else thumbnail(image)
+        except ValueError:  # Pillow reads some colour spaces that it cannot convert
+            return None
+
+
 def thumbnail(image: Image.Image) -> bytes:
-    """A small WebP file of an image."""
-    small = image.convert("RGB")
+    """A small WebP file of an image, turned as its camera noted."""
+    small = ImageOps.exif_transpose(image).convert("RGB")
     small.thumbnail((_SIDE, _SIDE), Image.Resampling.LANCZOS)
     stream = io.BytesIO()
     small.save(stream, "WEBP", quality=_QUALITY, method=4)

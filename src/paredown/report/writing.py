@@ -101,6 +101,9 @@ def write_report(
         if isinstance(of, str | Path) and is_sweep(Path(of)):
             return _write(SweepPage.of(Path(of)).html(), out, ReportSummary("sweep", 0), request, overwrite, read)
         rows, pruned, total = _selected(of, **options)
+        recorded = rows.scores.provenance.get("source", {})
+        data = [each.get("location") for each in (recorded, recorded.get("images", {}))]
+        check_apart(out, [place for place in data if place is not None], folder=False)
         shown = NOTHING
         if projection is not None:
             shown = look_at_embeddings(

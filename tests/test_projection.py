@@ -76,3 +76,9 @@ def test_rows_beyond_the_landmarks_are_placed_by_the_same_components(
 def test_unknown_methods_are_refused(rng: np.random.Generator) -> None:
     with pytest.raises(PareError, match="unknown projection 'tsne'; available: auto, pacmap, pca"):
         project(rng.standard_normal((3, 2)), method="tsne")  # type: ignore[arg-type]
+
+
+def test_rows_that_are_all_the_same_are_one_point() -> None:
+    points = project(np.ones((50, 4), np.float32))
+    np.testing.assert_array_equal(points, np.broadcast_to(points[0], (50, 2)))
+    assert np.isfinite(points).all()

@@ -86,7 +86,8 @@ def fit_projection(landmarks: NDArray[np.floating], *, seed: int = 0, method: Me
     with one_blas_thread():
         mean, axes = _principal_axes(landmarks)
         low = _reduced(landmarks, mean, axes)
-        chosen = "pca" if method == "pca" or len(low) < _FEWEST or find_spec("pacmap") is None else "pacmap"
+        few = len(low) < _FEWEST or bool((low == low[0]).all())  # PaCMAP divides by the spread of the rows
+        chosen = "pca" if method == "pca" or few or find_spec("pacmap") is None else "pacmap"
         places = low[:, :2].copy() if chosen == "pca" else _pacmap(low, seed)
     return Projection(chosen, mean, axes, low, places)
 

@@ -25,6 +25,7 @@ def open_scored_data(
     ids: ArrayLike | None = None,
     trust_source: bool = False,
     what: str = "ids",
+    partial: bool = False,
 ) -> tuple[Source, NDArray[np.int64]]:
     """The source that was scored and the row of every wanted id in it; for embedded images, the images themselves.
 
@@ -35,9 +36,11 @@ def open_scored_data(
         ids: the ids of the source, if they were given by hand when the data were scored.
         trust_source: take the data although they are not those that were scored, by their fingerprint.
         what: how an error calls the wanted ids.
+        partial: whether some of them may be missing; their row is -1. All of them never.
     """
     recorded = provenance.get("source", {})
-    return _open(recorded.get("images", recorded), wanted, source, ids, trusted=trust_source, what=what)
+    images = recorded.get("images", recorded)
+    return _open(images, wanted, source, ids, trusted=trust_source, what=what, partial=partial)
 
 
 def open_scored_vectors(
@@ -76,6 +79,7 @@ def _open(
     trusted: bool,
     what: str,
     option: str = "source",
+    partial: bool = False,
 ) -> tuple[Source, NDArray[np.int64]]:
     location = recorded.get("location") if given is None else given
     named = isinstance(location, str | Path) and named_dataset(location) is not None  # whose folder is looked for
@@ -96,7 +100,9 @@ def _open(
             f"{argument('trust_source', True)}."
         )
     rows, missing = find_ids(source.ids, wanted)
-    if len(missing):
+    if partial and len(missing) < len(wanted):
+        rows[missing] = -1
+    elif len(missing):
         raise PareError(
             f"{source.location}: {len(missing)} of the {len(wanted)} {what} are not in it; "
             f"are these the data that were scored? Give them with {argument(option, ...)}, and their ids with "

@@ -373,3 +373,17 @@ def test_a_page_inside_the_data_that_were_scored_is_refused(tmp_path: Path) -> N
     assert sorted(file.name for file in folder.iterdir()) == ["0.png", "1.png", "2.png", "3.png"]
     summary = write_report(tmp_path / "pruned", tmp_path / "report.html")
     assert any("give the folder with --embeddings" in note for note in summary.notes)
+
+
+def test_deleted_images_leave_the_pictures_of_the_others(tmp_path: Path, image_folder: Path) -> None:
+    pdn.prune(image_folder, out=tmp_path / "pruned", keep_fraction=0.5, scoring={"encoder": "pixels"})
+    deleted = sorted(image_folder.glob("*/*.png"))[:7]
+    for file in deleted:
+        file.unlink()
+    refused = write_report(tmp_path / "pruned", tmp_path / "refused.html", projection=None)
+    assert "these are not the data that were scored" in refused.notes[0]
+    write_report(tmp_path / "pruned", tmp_path / "report.html", projection=None, trust_source=True)
+    page = (tmp_path / "report.html").read_text()
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])  # type: ignore[index]
+    assert data["exhibits"]["kind"] == "pictures"
+    assert len(data["exhibits"]["ranks"]) == 60 - len(deleted)

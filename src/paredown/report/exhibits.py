@@ -84,12 +84,18 @@ def gather_exhibits(
     wanted = rows.scores.ids[rows.row[ranks]]
     try:
         opened, places = open_scored_data(
-            rows.scores.provenance, wanted, source=source, trust_source=trust_source, what="examples to be shown"
+            rows.scores.provenance,
+            wanted,
+            source=source,
+            trust_source=trust_source,
+            what="examples to be shown",
+            partial=trust_source,  # of data that changed, whatever is left
         )
     except PareError as error:
         if source is not None or texts is not None:
             raise
         return Exhibits("none", ranks, note=told(error))
+    ranks, places = ranks[places >= 0], places[places >= 0]
     if isinstance(opened, ImageSource):
         if texts is not None:
             raise PareError(

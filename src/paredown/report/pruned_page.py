@@ -300,7 +300,7 @@ class PrunedPage(NamedTuple):
         if self.rows.groups is None:
             del colors["class"]
         options = [tag("option", text, value=value) for value, text in colors.items()]
-        what = "PaCMAP" if shown.method == "pacmap" else "two leading principal components (PaCMAP is not installed)"
+        what = "PaCMAP" if shown.method == "pacmap" else "the two leading principal components"
         n = len(self.rows.keep)
         part = "" if len(shown.ranks) == n else f" of {len(shown.ranks):,} of the {n:,} examples, drawn at random"
         canvas = tag(

@@ -16,7 +16,7 @@ check: .venv/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --warnings
 
-# Whether the tests notice changes to what decides what a user is told or keeps; an hour or so. GROUPS="laws scale" for some.
+# Whether the tests notice changes to what decides what a user is told or keeps; an hour or so. GROUPS="laws streamed" for some.
 mutants: .venv/.mutants
 	$(BIN)/python tests/mutation.py $(GROUPS)
 

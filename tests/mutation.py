@@ -58,7 +58,15 @@ GROUPS = {
     ),
     "streamed": Group(
         ("selection/streamed/*.py", "score_table.py", "class_codes.py"),
-        ("selection/test_streamed.py", "test_score_warnings.py", "test_values.py"),
+        (
+            "selection/test_streamed.py",
+            "selection/test_table_summary.py",
+            "test_score_blocks.py",
+            "test_score_files.py",
+            "test_score_table.py",
+            "test_score_warnings.py",
+            "test_values.py",
+        ),
     ),
     "summary": Group(("sweeps/summary.py", "sweeps/pruning_verdicts.py"), ("sweeps/test_summary.py",)),
     "values": Group(("columns.py", "ids.py", "scores.py"), ("test_values.py", "test_ids.py")),

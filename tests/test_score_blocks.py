@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import paredown as pdn
 from paredown import score_table
 from paredown.errors import PareError
 from paredown.selection import Limits, open_table, select_streamed
@@ -96,3 +98,43 @@ def test_passes_are_reported(tmp_path) -> None:
         "applying the cut",
     ]
     assert {blocks for _, *numbers in reported for blocks in numbers} == {3}
+
+
+def test_a_flipped_bit_is_noticed_while_a_table_is_streamed(tmp_path: Path) -> None:
+    """Not compressed, so that nothing but the checksum of the page can notice."""
+    file = tmp_path / "scores.parquet"
+    table = pa.table({"id": np.arange(4_000), "el2n": np.linspace(0.25, 0.75, 4_000)})
+    pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
+    content = bytearray(file.read_bytes())
+    place = content.index(np.float64(table["el2n"][2_000].as_py()).tobytes())
+    content[place + 6] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(PareError, match=r"scores\.parquet"):
+        pdn.select(file, keep_fraction=0.5, memory=1)
+
+
+def test_selecting_again_from_a_stream_reports_its_progress_too(tmp_path: Path) -> None:
+    labels: list[str] = []
+
+    def track(items: Any, label: str, total: int | None = None) -> Any:
+        labels.append(label)
+        return items
+
+    pdn.write_scores(pdn.Scores(np.arange(50.0), np.arange(50)), tmp_path / "scores.parquet")
+    kept = pdn.select(tmp_path / "scores.parquet", keep_fraction=0.5, memory=1, track=track)
+    labels.clear()
+    assert len(kept.at(0.2)) == 10
+    assert labels
+
+
+@pytest.mark.parametrize("strategy", ["hard", "easy"])
+def test_a_narrow_band_has_the_same_median_in_a_stream(tmp_path: Path, strategy: str) -> None:
+    """Two hundred scores, of which the upper of the two in the middle is 60 above the lower."""
+    steps = np.arange(75) / 100
+    far = np.arange(25.0)
+    values = np.concatenate([far, 1e6 + steps, 1e6 + 60 + steps, 2e6 + far])
+    pdn.write_scores(pdn.Scores(values, np.arange(200)), tmp_path / "scores.parquet")
+    whole = pdn.select(tmp_path / "scores.parquet", keep_fraction=0.5, strategy=strategy)
+    assert "of 1.00006e+06" in whole.notes[0]
+    streamed = pdn.select(tmp_path / "scores.parquet", keep_fraction=0.5, strategy=strategy, memory=1)
+    assert streamed.notes == whole.notes

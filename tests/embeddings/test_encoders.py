@@ -452,3 +452,18 @@ def test_a_function_is_an_encoder(image_folder) -> None:
     for wrong in (lambda images: np.ones(len(images)), lambda images: np.ones((1, 2)), lambda images: ["a"]):
         with pytest.raises(PareError, match=r"must return one row of numbers per image; for 32 images it returned"):
             encode(source, encoder=wrong)
+
+
+@pytest.mark.parametrize("rows", [50, 3_200])
+def test_pixels_are_encoded_to_the_same_bits_on_any_number_of_threads(rows) -> None:
+    from threadpoolctl import threadpool_limits
+
+    from paredown.embeddings.encoders.pixel_pca import fit_pixel_pca
+
+    pixels = np.random.default_rng(0).integers(0, 255, (rows, 3 * 32 * 32)).astype(np.uint8)
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            fitted = fit_pixel_pca(pixels[:, :900])
+            found.append(fitted.encode(pixels[:60, :900]).tobytes())
+    assert found[0] == found[1]

@@ -17,6 +17,7 @@ from paredown.ids import hash_ids
 from paredown.progress import Track
 from paredown.reading import damaged, read_arrays
 from paredown.sources import ImageSource, OnError
+from paredown.threads import one_blas_thread
 
 SIDE = 32  # images are shrunk to SIDE x SIDE RGB before anything else
 COMPONENTS = 50  # the least bad number of components in experiments on Fashion-MNIST
@@ -37,7 +38,8 @@ class PixelPCA(NamedTuple):
 
     def encode(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Embeddings of some thumbnails."""
-        return np.matmul(pixels.astype(np.float32) - self.mean, self.projection, dtype=np.float32)
+        with one_blas_thread():
+            return np.matmul(pixels.astype(np.float32) - self.mean, self.projection, dtype=np.float32)
 
 
 def thumbnail(image: Image.Image) -> NDArray[np.uint8]:
@@ -52,11 +54,12 @@ def fit_pixel_pca(pixels: NDArray[np.uint8]) -> PixelPCA:
     mean = sample.mean(axis=0)
     sample -= mean
     # Eigenvectors of the smaller of the two Gram matrices; both give the same components.
-    if len(sample) >= sample.shape[1]:
-        values, vectors = np.linalg.eigh((sample.T @ sample) / len(sample))
-    else:
-        values, dual = np.linalg.eigh((sample @ sample.T) / len(sample))
-        vectors = sample.T @ (dual / np.sqrt(np.maximum(values, 1e-12) * len(sample)))
+    with one_blas_thread():  # several would round differently, and one image more or less be kept
+        if len(sample) >= sample.shape[1]:
+            values, vectors = np.linalg.eigh((sample.T @ sample) / len(sample))
+        else:
+            values, dual = np.linalg.eigh((sample @ sample.T) / len(sample))
+            vectors = sample.T @ (dual / np.sqrt(np.maximum(values, 1e-12) * len(sample)))
     order = np.argsort(values)[::-1][:COMPONENTS]
     order = order[values[order] > _EPSILON * max(float(values[order[0]]), 1e-12)]
     vectors = vectors[:, order]

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from paredown.errors import PareError
-from paredown.score_table import read_sample
+from paredown.score_files import provenance_metadata
+from paredown.score_table import open_table, read_sample
 
 
 def write(path: Path, first: int = 0, **columns: object) -> Path:
@@ -48,3 +49,13 @@ def test_a_sample_of_what_is_no_manifest_is_refused(tmp_path, keep) -> None:
     path = write(tmp_path / "m.parquet", keep=keep)
     with pytest.raises(PareError, match="its 'keep' column must be true or false in every row"):
         read_sample(path, most=100)
+
+
+@pytest.mark.parametrize(
+    ("column", "record", "metric"),
+    [("score", {"metric": "el2n"}, "el2n"), ("score", {}, "score"), ("own", {"metric": "el2n"}, "own")],
+)
+def test_a_column_called_score_is_of_the_metric_on_record(tmp_path, column, record, metric) -> None:
+    table = pa.table({"id": [1, 2], column: [0.5, 1.0]}).replace_schema_metadata(provenance_metadata(record))
+    pq.write_table(table, tmp_path / "m.parquet")
+    assert open_table(tmp_path / "m.parquet").metric == metric

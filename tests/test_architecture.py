@@ -18,7 +18,7 @@ SOURCE = Path(paredown.__file__).parent
 
 # The five tiers, and inside each the order: a unit imports from units before it, and from itself.
 TIERS = {
-    "values": """version errors progress text markup display units option_types threads workers standard_errors
+    "values": """version errors progress text markup display units option_types threads workers engines standard_errors
         correlations ids scores score_warnings columns files reading records checkpoint provenance score_files
         score_table class_codes laws theory perceptron""",
     "data": "sources embeddings",
@@ -47,7 +47,7 @@ OWNERS = {
     "transformers": {"adapters"},
     "pacmap": {"projection"},
     "numba": {"projection"},
-    "ray": set(),
+    "ray": {"engines"},
     "pandas": {"display"},
 }
 

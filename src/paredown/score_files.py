@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from paredown.columns import cluster_column, id_column, label_column
 from paredown.errors import PareError, argument, located
-from paredown.files import check_output, file_digest, is_damaged, is_own, locked, new_output
+from paredown.files import check_output, file_digest, is_damaged, is_own, locked, mark_of, new_output
 from paredown.ids import natural_order
 from paredown.provenance import sound_record
 from paredown.reading import damaged, read_parquet
@@ -27,6 +27,8 @@ from paredown.version import __version__
 
 # Pages carry checksums, which every reader of paredown verifies: a flipped bit is not taken for a score.
 PARQUET_OPTIONS: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+SCORES_FOLDER = "folder of scores"  # the kind of a folder that grows by a table for each range of rows
+COMPLETE = "complete.json"  # the record in it that all are there
 _PROVENANCE_KEY = b"paredown"
 _RESERVED = ("id", "label", "cluster", "keep")
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # row numbers that pandas writes along, which nobody asked for
@@ -193,7 +195,18 @@ def score_files(path: str | Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     manifest = path / "manifest.parquet"
+    if (mark_of(path) or {}).get("kind") == SCORES_FOLDER and not is_complete(path):
+        raise PareError(
+            f"{path}: these scores are incomplete; run the same `paredown score` command again first, or `paredown "
+            "merge` if they were made in shares."
+        )
     return [manifest] if manifest.exists() else sorted(path.glob("*.parquet"), key=natural_order)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether all tables of a folder that grows are there, in their number."""
+    record = read_record(folder / COMPLETE)
+    return record is not None and record.get("tables") == len(list(folder.glob("*.parquet")))
 
 
 def pick_score_column(path: str | Path, schema: pa.Schema, metric: str | None) -> str:

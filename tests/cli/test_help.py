@@ -33,12 +33,13 @@ _OPTIONS = {
     "--trust-source --warm-start -o",
     "export": "--ids --json --link --out --overwrite --shard-size --source --to --trust-source -o",
     "reproduce": "--all --data --dry-run --json --out --overwrite --seed --size --workers -o",
-    "score": "--column --embeddings --encoder --epochs --exact --from --higher-is --ids --json --k --kernel "
-    "--labels --members --memory --metric --model --on-error --option --out --overwrite --pseudo-labels "
-    "--recipe --save-model --seed --split --trust-source --warm-start -o",
+    "score": "--address --column --embeddings --encoder --engine --epochs --exact --from --higher-is --ids --json --k "
+    "--kernel --labels --members --memory --metric --model --on-error --option --out --overwrite --pseudo-labels "
+    "--recipe --save-model --seed --shard --split --trust-source --warm-start --workers -o",
+    "merge": "--json",
     "simulate": "--alpha-prune --draws --hardness --json --keep-fraction --n-features --probe --probe-epochs --seed "
     "--strategy --theta --window --workers",
-    "sweep": "--json --out --retry-failed --workers -o",
+    "sweep": "--address --engine --json --out --retry-failed --workers -o",
     "theory": "--alpha-prune --alpha-tot --json --keep-fraction --min-keep-fraction --strategy --theta --window",
     "info": "--json",
     "verify": "--json",
@@ -84,6 +85,7 @@ def test_the_first_help_fits_a_screen(help_of) -> None:
             "demo",
             "embed",
             "score",
+            "merge",
             "compare",
             "prune",
             "export",

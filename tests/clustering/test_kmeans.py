@@ -19,8 +19,9 @@ from paredown.clustering import kernels
 from paredown.clustering.kernels import nearest
 from paredown.clustering.kmeans import METHODS, KMeans, spherical_kmeans
 from paredown.clustering.lloyd import group, group_in_two_levels, share_out
-from paredown.clustering.passes import HeldRows, StreamedRows, directions, lloyd_pass, project
+from paredown.clustering.passes import HeldRows, StreamedRows, lloyd_pass
 from paredown.errors import PareError
+from paredown.progress import silent
 from paredown.sources import base, open_source
 
 CLUSTERS = 12
@@ -82,11 +83,11 @@ def test_streamed_rows_are_the_sample(planted, small_blocks) -> None:
     source = open_source(rows)
     streamed, held = StreamedRows(source, 700, seed=3), HeldRows(source.sample(700, seed=3))
     gathered = np.empty_like(held.vectors)
-    for number, block in streamed.blocks():
+    for number, block in (block for chunk in streamed.chunks(silent, "") for block in chunk):
         gathered[number] = block
     np.testing.assert_array_equal(gathered, held.vectors)
     basis = np.eye(256, 5, dtype=np.float32)
-    np.testing.assert_allclose(project(streamed, basis), held.vectors[:, :5], atol=1e-7)
+    np.testing.assert_allclose(streamed.project(basis, silent), held.vectors[:, :5], atol=1e-7)
 
 
 def test_a_pass_is_one_iteration_by_hand() -> None:
@@ -96,7 +97,7 @@ def test_a_pass_is_one_iteration_by_hand() -> None:
     found = lloyd_pass(HeldRows(rows), begin, kernels.ExactSearch(begin))
     np.testing.assert_allclose(found.centroids, expected, atol=1e-6)
     assert found.mean_cosine == pytest.approx(np.max(rows @ begin.T, axis=1).mean(), abs=1e-6)
-    known = directions(HeldRows(rows), np.array([0, 0, 1, 1]), 2, 2)
+    known = HeldRows(rows).group_sums(np.array([0, 0, 1, 1]), 2, 2, silent).directions(None)
     np.testing.assert_allclose(known, expected, atol=1e-6)
 
 

@@ -24,7 +24,7 @@ _PANELS = ("Basics", "Selection", "Metric", "Training", "Input", "Scale", "Advan
 
 # As one comes to need them; others follow.
 _ORDER = (
-    *("demo", "embed", "score", "compare", "prune", "export", "report", "info", "sweep", "theory", "simulate"),
+    *("demo", "embed", "score", "merge", "compare", "prune", "export", "report", "info", "sweep", "theory", "simulate"),
     *("reproduce", "verify", "clean"),
 )
 

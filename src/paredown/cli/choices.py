@@ -55,6 +55,7 @@ def _recipes() -> str:
 
 _CHOICES: dict[str, Callable[[], str]] = {
     "encoders": _summaries("embeddings.encoders", "ENCODERS"),
+    "engines": _names("engines", "ENGINES"),
     "exports": _summaries("exporting", "EXPORTS"),
     "kernels": _names("clustering.kernels", "KERNELS"),
     "links": _names("exporting", "Link"),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, Overwrite, app, input_option
+from paredown.cli.app import JsonOption, Overwrite, app, input_option, scale_option
+from paredown.cli.engine_options import EngineOptions, check_ranged
 from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
 from paredown.cli.source_options import Sources, named_columns, read_column
 from paredown.cli.terminal import emit, progress_bar, say
@@ -27,8 +28,15 @@ def score(
     scoring: ScoringOptions,
     out: Annotated[
         Path,
-        typer.Option("-o", "--out", metavar="FILE", help="Parquet file to write.", show_default=False),
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="Parquet file to write; a folder with --engine ray or --shard.",
+            show_default=False,
+        ),
     ],
+    where: EngineOptions,
     sources: Sources = None,  # type: ignore[assignment]  # typer gives none as None
     imported: Annotated[
         Path | None,
@@ -40,6 +48,14 @@ def score(
         ),
     ] = None,
     higher_is: Annotated[str | None, input_option("harder|easier", "What a high score in that file means.")] = None,
+    shard: Annotated[
+        str | None,
+        scale_option(
+            "I/N",
+            "Do the I-th of N shares of the work, or with /N those of this task of a Slurm job array; `paredown merge` "
+            "joins them.",
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,6 +69,11 @@ def score(
     from paredown.score_files import check_table_name, check_table_output, write_scores
     from paredown.scoring import request_digest
 
+    where.check()
+    if where.engine != "local" or shard is not None:
+        _check_scoring(higher_is, sources)
+        _score_by_ranges(sources, out, scoring, where, shard, overwrite=overwrite, as_json=as_json)
+        return
     check_table_name(out)
     checkpoint = parts_folder(out)
     outputs = (out, out.with_suffix(".json"), scoring.embeddings, scoring.save_model)
@@ -121,6 +142,75 @@ def score(
     records = {scores.metric: scores.provenance | extremes[scores.metric] for scores in scored}
     record = records[first.metric] if len(scored) == 1 else {"metrics": records}
     emit({"scores": str(out), "examples": len(first), **record}, as_json=as_json, show=show)
+
+
+def _score_by_ranges(
+    sources: list[Path],
+    out: Path,
+    scoring: ScoringOptions,
+    where: EngineOptions,
+    shard: str | None,
+    *,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Scores in a folder of tables, made on a cluster or in shares."""
+    from paredown.scoring.ranged_scoring import score_ranges
+
+    check_ranged(scoring)
+    if len(sources) > 1:
+        raise PareError("embeddings are read by ranges of rows from one source; score the members one at a time.")
+    if out.suffix == ".parquet":
+        raise PareError(f"ranges of rows are scored into a folder; name the output {out.with_suffix('').name}.")
+    if shard is not None and overwrite:
+        raise PareError("--overwrite would remove what other shares have written; remove the folder by hand.")
+    current.grows(out, "finished tables")
+    metrics, model = scoring.metrics_and_model()
+    if len(metrics) > 1:
+        raise PareError(f"ranges of rows are scored by one metric, but {', '.join(metrics)} were given.")
+    table = score_ranges(
+        sources[0],
+        out=out,
+        metric=metrics[0],
+        seed=scoring.seed,
+        shard=shard,
+        model=model,
+        overwrite=overwrite,
+        trust_source=scoring.trust_source,
+        track=progress_bar,
+        **where.arguments(),
+        **scoring.metric_options(metrics),
+    )
+
+    def show() -> None:
+        if table is None:
+            say("Share {} is done. When all are: paredown merge {}", shard, quoted(out))
+            return
+        show_scoring(table.provenance)
+        say("{:,} scores written to [bold]{}[/].", len(table), out)
+        say("Next: paredown prune {} -o DIR", quoted(out))
+
+    record = {} if table is None else {"examples": len(table), **table.provenance}
+    emit({"scores": str(out), "complete": table is not None, **record}, as_json=as_json, show=show)
+
+
+@app.command(epilog="Example: `paredown merge scores`")
+def merge(
+    scores: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder that the shares were written to.", show_default=False)
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Join what several runs of `score --shard` wrote, once all of it is there."""
+    from paredown.scoring.ranged_scoring import merge as merge_shares
+
+    table = merge_shares(scores)
+
+    def show() -> None:
+        say("{:,} scores are complete in [bold]{}[/].", len(table), scores)
+        say("Next: paredown prune {} -o DIR", quoted(scores))
+
+    emit({"scores": str(scores), "examples": len(table), **table.provenance}, as_json=as_json, show=show)
 
 
 def _extremes(scores: Scores) -> dict[str, list[dict[str, Any]]]:

@@ -11,8 +11,8 @@ import typer
 
 from paredown.cli.announced_outputs import current
 from paredown.cli.app import JsonOption, app
+from paredown.cli.engine_options import EngineOptions
 from paredown.cli.terminal import TextTable, aside, compose, emit, progress_bar, say
-from paredown.errors import check_least
 from paredown.units import format_duration
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ _REASONS = 10  # of failures on screen
 def sweep(
     config: Annotated[Path, typer.Argument(help="A TOML file with [data], [grid], [student] and [probe].")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for runs and results.", show_default=False)],
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Processes, one thread each.", show_default="one per GPU, else per core"),
-    ] = None,
+    where: EngineOptions,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed students again.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,10 +40,10 @@ def sweep(
     from paredown.sweeps.summary import advice, compare_with_random
 
     current.grows(out, "finished runs")
-    check_least(1, workers=workers)
+    where.check(local_workers=True)
     plan = plan_sweep(read_settings(config), out=out, retry_failed=retry_failed, track=progress_bar)
     _announce(plan)
-    swept = sweep_plan(plan, workers=workers, track=progress_bar, announce=_announce_duration)
+    swept = sweep_plan(plan, track=progress_bar, announce=_announce_duration, **where.arguments())
     compared, advised = compare_with_random(swept.table), advice(swept.table)
     picture = sweep_picture(swept.table, out / "curves.png")
     result = {

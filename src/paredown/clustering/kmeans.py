@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from paredown.checkpoint import Checkpoint
 from paredown.clustering.kernels import (
     CentroidSearch,
     choose_search,
@@ -30,11 +31,10 @@ from paredown.clustering.passes import (
     FittingRows,
     HeldRows,
     StreamedRows,
-    directions,
     lloyd_pass,
     minibatch_pass,
-    project,
 )
+from paredown.clustering.ranged_rows import RangedEmbeddings
 from paredown.errors import PareError, argument, check_known
 from paredown.progress import Track, silent
 from paredown.sources import VectorSource
@@ -103,8 +103,11 @@ class KMeans:
     start: Rows | None = None
     kernel: str = "auto"
     memory: int = 2**30
+    checkpoint: Checkpoint | None = None  # keeps the centroids of every pass
 
-    def cluster(self, source: VectorSource, *, head_rows: int = _BASIS_ROWS, track: Track = silent) -> SourceClustering:
+    def cluster(
+        self, source: VectorSource | RangedEmbeddings, *, head_rows: int = _BASIS_ROWS, track: Track = silent
+    ) -> SourceClustering:
         """Cluster the rows of a source inside `memory`; `head_rows` of them are wanted back, if memory allows."""
         n, dim = len(source), source.dim
         self._check(n, dim)
@@ -117,13 +120,15 @@ class KMeans:
         if streamed and dims is not None:  # only the leading dimensions of the sample are held
             head = source.sample(min(max(head_rows, _BASIS_ROWS), most), seed=self.seed)
             within = max(self.k, self.memory // (4 * 4 * dims))
-            first: FittingRows = StreamedRows(source, min(sampled, within), seed=self.seed)
+            first: FittingRows = _streamed(source, min(sampled, within), self.seed)
         else:
             head = source.sample(min(max(size, head_rows), most), seed=self.seed)
             first = HeldRows(head[:sampled])
-        rows = StreamedRows(source, size, seed=self.seed) if streamed else HeldRows(head[:size])
+        rows = _streamed(source, size, self.seed) if streamed else HeldRows(head[:size])
         warnings = self._sample_warnings(len(first), sampled, 16 * dims if dims is not None else 8 * dim)
         if self.method == "minibatch":
+            if isinstance(source, RangedEmbeddings):
+                raise PareError("mini-batches follow one another, on one machine; use method sample or full.")
             return SourceClustering(*self._minibatches(source, first, head, track), n, head[:head_rows], warnings)
         return SourceClustering(*self.fit(first, rows, head, track), size, head[:head_rows], warnings)
 
@@ -140,19 +145,32 @@ class KMeans:
     def fit(self, first: FittingRows, rows: FittingRows, head: Rows, track: Track = silent) -> Clustering:
         """Find centroids for the rows `first`, then improve them in passes over `rows`."""
         basis = self._basis(first, head)
-        centroids, mean_cosine = self._begin(first, basis, track)
         passes = self._default_passes(rows, basis) if self.passes is None else self.passes
         prepare = self._preparing(basis, head)
-        before = -np.inf
-        for number in range(passes):
+        done, centroids, mean_cosine, before = self._saved() or (0, *self._begin(first, basis, track), -np.inf)
+        for number in range(done, passes):
             label = f"pass {number + 1} of {passes} over {len(rows):,} rows"
             centroids, mean_cosine = lloyd_pass(rows, centroids, prepare(centroids), track, label)
-            if mean_cosine - before < TOLERANCE:
+            converged, before = mean_cosine - before < TOLERANCE, mean_cosine
+            self._save(passes if converged else number + 1, centroids, mean_cosine)
+            if converged:
                 break
-            before = mean_cosine
         if mean_cosine is None:
             mean_cosine = float(nearest(head[:_BASIS_ROWS], centroids)[1].mean(dtype=np.float64))
         return Clustering(centroids, mean_cosine)
+
+    def _saved(self) -> tuple[int, Rows, float, float] | None:
+        """How many passes an earlier run did, and where they led."""
+        saved = None if self.checkpoint is None else self.checkpoint.load("passes")
+        if saved is None:
+            return None
+        mean_cosine = float(saved["mean_cosine"])
+        return int(saved["passes"]), saved["centroids"], mean_cosine, mean_cosine
+
+    def _save(self, passes: int, centroids: Rows, mean_cosine: float) -> None:
+        if self.checkpoint is not None:
+            found = {"passes": np.array(passes), "centroids": centroids, "mean_cosine": np.array(mean_cosine)}
+            self.checkpoint.save("passes", found)
 
     def _minibatches(self, source: VectorSource, first: FittingRows, head: Rows, track: Track) -> Clustering:
         basis = self._basis(first, head)
@@ -176,14 +194,14 @@ class KMeans:
             assert isinstance(first, HeldRows)
             features = first.vectors
         else:
-            features = project(first, basis, track)
+            features = first.project(basis, track)
         generators = (np.random.default_rng([self.seed, run]) for run in range(self.restarts))
         staged = basis is not None or self._heavy(len(first), features.shape[1])
         runs = (grouping(features, self.k, rng, self.iterations, staged=staged, track=track) for rng in generators)
         best = max(runs, key=lambda run: run.fit)
         if basis is None:
             return best.centroids, best.fit
-        return directions(first, best.of_row, self.k, len(basis), track), None
+        return first.group_sums(best.of_row, self.k, len(basis), track).directions(None), None
 
     def _heavy(self, rows: int, dim: int) -> bool:
         """Whether clustering so many rows is worth shortening."""
@@ -251,6 +269,12 @@ class KMeans:
                 f"clustering with k = {k:,} centroids of {dim} dimensions takes about {format_size(needed)}, and "
                 f"memory is {format_size(self.memory)}; raise {argument('memory')}, or lower {argument('k')}."
             )
+
+
+def _streamed(source: VectorSource | RangedEmbeddings, size: int, seed: int) -> FittingRows:
+    if isinstance(source, RangedEmbeddings):
+        return source.fitting_rows(size, seed=seed)
+    return StreamedRows(source, size, seed=seed)
 
 
 def _share_held(rows: Rows, basis: Rows) -> float:

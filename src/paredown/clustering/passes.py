@@ -1,8 +1,14 @@
-"""Passes of k-means over unit rows block by block, whether the rows are held in memory or read again each time."""
+"""Passes of k-means over unit rows block by block, whether the rows are held in memory or read again each time.
+
+Sums over many rows are made chunk by chunk and combined in a tree (`engines.base.combined`): whoever makes the sums of
+the chunks, this process or the workers of a cluster, their total has the same bits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,10 +16,12 @@ from numpy.typing import NDArray
 
 from paredown.clustering.kernels import CentroidSearch
 from paredown.clustering.lloyd import Rows
+from paredown.engines.base import combined
 from paredown.ids import hash_ids
 from paredown.progress import Track, silent
 from paredown.scores import unit_rows
 from paredown.sources import VectorSource
+from paredown.sources.base import CHUNK_BLOCKS
 from paredown.threads import one_blas_thread
 
 Indices = NDArray[np.int64]
@@ -37,12 +45,61 @@ class FittingRows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def blocks(self, track: Track = silent, label: str = "") -> Iterator[tuple[Indices, Rows]]:
-        """All rows, some at a time in any order, with their numbers."""
+    def lloyd_sums(self, search: CentroidSearch, track: Track, label: str) -> ClusterSums:
+        """The sums of all rows by their nearest centroid."""
+        ...
+
+    def group_sums(self, index: Indices, k: int, dim: int, track: Track) -> ClusterSums:
+        """The sums of all rows by groups that are known: one for the number of each row."""
+        ...
+
+    def project(self, basis: Rows, track: Track) -> Rows:
+        """The coordinates of all rows in a few directions, in the order of their numbers."""
         ...
 
 
-class HeldRows:
+Block = tuple[Indices, Rows]  # some rows, with their numbers
+
+
+class _RowsHere(ABC):
+    """Rows that this process goes through."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def chunks(self, track: Track, label: str) -> Iterator[Iterable[Block]]:
+        """All rows, in blocks of any order, some blocks at a time; a chunk is to be read before the next."""
+
+    def lloyd_sums(self, search: CentroidSearch, track: Track, label: str) -> ClusterSums:
+        k, dim = search.centroids.shape
+
+        def summed(chunk: Iterable[Block]) -> ClusterSums:
+            sums = ClusterSums(k, dim)
+            for _, block in chunk:
+                sums.add(block, *search(block))
+            return sums
+
+        return combined(merge_sums, map(summed, self.chunks(track, label)))
+
+    def group_sums(self, index: Indices, k: int, dim: int, track: Track) -> ClusterSums:
+        def summed(chunk: Iterable[Block]) -> ClusterSums:
+            sums = ClusterSums(k, dim)
+            for number, block in chunk:
+                sums.add(block, index[number], np.zeros(len(block), np.float32))
+            return sums
+
+        return combined(merge_sums, map(summed, self.chunks(track, "centroids")))
+
+    def project(self, basis: Rows, track: Track) -> Rows:
+        low = np.empty((len(self), basis.shape[1]), np.float32)
+        for chunk in self.chunks(track, "leading dimensions"):
+            for number, block in chunk:
+                low[number] = coordinates(block, basis)
+        return low
+
+
+class HeldRows(_RowsHere):
     """Rows in memory."""
 
     def __init__(self, vectors: Rows) -> None:
@@ -51,13 +108,13 @@ class HeldRows:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def blocks(self, track: Track = silent, label: str = "") -> Iterator[tuple[Indices, Rows]]:
-        for first in range(0, len(self), _HELD_ROWS):
-            part = self.vectors[first : first + _HELD_ROWS]
-            yield np.arange(first, first + len(part)), part
+    def chunks(self, track: Track, label: str) -> Iterator[Iterable[Block]]:
+        starts = range(0, len(self), _HELD_ROWS)
+        parts = (self.vectors[first : first + _HELD_ROWS] for first in starts)
+        yield ((np.arange(first, first + len(part)), part) for first, part in zip(starts, parts, strict=True))
 
 
-class StreamedRows:
+class StreamedRows(_RowsHere):
     """The rows of a source with the smallest hashes, read from it in every pass and in its own order."""
 
     def __init__(self, source: VectorSource, size: int, *, seed: int) -> None:
@@ -70,18 +127,24 @@ class StreamedRows:
     def __len__(self) -> int:
         return self.size
 
-    def blocks(self, track: Track = silent, label: str = "") -> Iterator[tuple[Indices, Rows]]:
-        source, first = self.source, 0
-        for block in track(source.blocks(source.block_rows), label, total=source.n_blocks):
-            number = self._number[first : first + len(block)]
-            chosen = number >= 0
+    def chunks(self, track: Track, label: str) -> Iterator[Iterable[Block]]:
+        source = self.source
+        blocks = track(source.blocks(source.block_rows), label, total=source.n_blocks)
+        for number, first in enumerate(blocks):
+            yield self._chosen(chain([first], islice(blocks, CHUNK_BLOCKS - 1)), number * CHUNK_BLOCKS)
+
+    def _chosen(self, blocks: Iterable[NDArray[np.generic]], number: int) -> Iterator[Block]:
+        source, first = self.source, number * self.source.block_rows
+        for block in blocks:
+            numbers = self._number[first : first + len(block)]
+            chosen = numbers >= 0
             ids = source.ids[first : first + len(block)][chosen]
             first += len(block)
             if len(ids):  # only these are scaled: bad rows elsewhere were found when the first sample was taken
-                yield number[chosen], unit_rows(block[chosen], ids=ids, first=first, where=source.location)
+                yield numbers[chosen], unit_rows(block[chosen], ids=ids, first=first, where=source.location)
 
 
-class _Sums:
+class ClusterSums:
     """Sums of rows by cluster in double precision, so that the order of rows hardly rounds them differently."""
 
     def __init__(self, k: int, dim: int) -> None:
@@ -100,10 +163,20 @@ class _Sums:
         self.counts[present] += np.bincount(member)
         self.total += float(cosine.sum(dtype=np.float64))
         bad = np.argpartition(cosine, self._spare)[: self._spare] if n > self._spare else np.arange(n)
-        both = np.concatenate([self._worst_cosine, cosine[bad]])
-        worst = np.argsort(both, kind="stable")[: self._spare]
-        self._worst, self._worst_cosine = np.concatenate([self._worst, rows[bad]])[worst], both[worst]
+        self._keep_worst(rows[bad], cosine[bad])
         return present
+
+    def merge(self, other: ClusterSums) -> None:
+        """Add the sums of rows that come after these."""
+        self.sums += other.sums
+        self.counts += other.counts
+        self.total += other.total
+        self._keep_worst(other._worst, other._worst_cosine)
+
+    def _keep_worst(self, rows: Rows, cosine: NDArray[np.float32]) -> None:
+        both = np.concatenate([self._worst_cosine, cosine])
+        worst = np.argsort(both, kind="stable")[: self._spare]
+        self._worst, self._worst_cosine = np.concatenate([self._worst, rows])[worst], both[worst]
 
     def directions(self, previous: Rows | None) -> Rows:
         """Unit sums; a cluster without a direction moves to a row that fits badly, or stays while there is none."""
@@ -123,30 +196,23 @@ def _lengths(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.sqrt(np.square(sums).sum(axis=1))
 
 
-def project(rows: FittingRows, basis: Rows, track: Track = silent) -> Rows:
-    """The coordinates of all rows in a few directions, in the order of their numbers."""
-    low = np.empty((len(rows), basis.shape[1]), np.float32)
-    for number, block in rows.blocks(track, "leading dimensions"):
-        with one_blas_thread():  # clusters are sought among these numbers, to their last bits
-            low[number] = block @ basis
-    return low
+def merge_sums(left: ClusterSums, right: ClusterSums) -> ClusterSums:
+    """Both sums in the left one."""
+    left.merge(right)
+    return left
 
 
-def directions(rows: FittingRows, index: Indices, k: int, dim: int, track: Track = silent) -> Rows:
-    """The direction of the sum of each cluster's rows, for known clusters."""
-    sums = _Sums(k, dim)
-    for number, block in rows.blocks(track, "centroids"):
-        sums.add(block, index[number], np.zeros(len(block), np.float32))
-    return sums.directions(None)
+def coordinates(rows: Rows, basis: Rows) -> Rows:
+    """The coordinates of rows in a few directions."""
+    with one_blas_thread():  # clusters are sought among these numbers, to their last bits
+        return rows @ basis
 
 
 def lloyd_pass(
     rows: FittingRows, centroids: Rows, search: CentroidSearch, track: Track = silent, label: str = ""
 ) -> Clustering:
     """One iteration of spherical k-means: every row to its nearest centroid, every centroid to its rows."""
-    sums = _Sums(*centroids.shape)
-    for _, block in rows.blocks(track, label):
-        sums.add(block, *search(block))
+    sums = rows.lloyd_sums(search, track, label)
     return Clustering(sums.directions(centroids), sums.total / len(rows))
 
 
@@ -164,7 +230,7 @@ def minibatch_pass(
     A centroid is the direction of the sum of its rows so far, so that a row counts for less the later it comes. The
     centroids at the beginning count for 32 rows.
     """
-    sums, centroids = _Sums(*centroids.shape), centroids.copy()
+    sums, centroids = ClusterSums(*centroids.shape), centroids.copy()
     sums.sums += _BEGIN_WEIGHT * centroids
     most = max(1, min(max(_BATCH_ROWS, source.block_rows), memory // (8 * 4 * source.dim)))
     first = 0

@@ -70,6 +70,8 @@ class Metric:
     and the `report()` of a fitted one. Metrics that are read off the same training have the same `together(source, *,
     metrics, seed, track, **options) -> {name: Model}`, which trains once for all that are asked for.
 
+    A metric that is `ranged` is also fitted to embeddings that no process reads as a whole, see `RangedEmbeddings`.
+
     A metric of embeddings tells its `work(source, **options) -> Work`, and one that trains tells what it
     `trains(metrics, n, **options) -> [Training]` for all metrics that share it.
     """
@@ -83,6 +85,7 @@ class Metric:
     together: Callable[..., dict[str, Any]] | None = None
     work: Callable[..., Work] | None = None
     trains: Callable[..., list[Training]] | None = None
+    ranged: bool = False
 
     @property
     def options(self) -> dict[str, Any]:

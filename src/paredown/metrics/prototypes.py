@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from paredown.checkpoint import Checkpoint
 from paredown.clustering.kernels import SAMPLE_ROWS, CentroidSearch, choose_search, load_search, nearest, search_arrays
 from paredown.clustering.kmeans import KMeans, spherical_kmeans
+from paredown.clustering.ranged_rows import RangedEmbeddings, open_range
 from paredown.correlations import rank_correlation
+from paredown.engines.base import combined
 from paredown.errors import PareError
 from paredown.metrics.base import Work
 from paredown.metrics.prediction_arrays import read_labels, read_numbers
 from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored, unit_rows
 from paredown.sources import VectorSource
+from paredown.sources.base import CHUNK_BLOCKS
+from paredown.sources.row_ranges import RowRange
 
 SENSITIVITY_ROWS = 5_000  # sample on which the ranking at k is compared with k/3 and 3k
 _ITERATIONS = 30  # of k-means with its seeding and the sensitivity to k, roughly
@@ -81,7 +88,7 @@ class Prototypes:
 
 
 def fit_prototypes(
-    source: VectorSource,
+    source: VectorSource | RangedEmbeddings,
     *,
     seed: int,
     k: int | None = None,
@@ -94,6 +101,7 @@ def fit_prototypes(
     kernel: str = "auto",
     memory: int = 2**30,
     start: NDArray[np.float32] | None = None,
+    checkpoint: Checkpoint | None = None,
     track: Track = silent,
 ) -> Prototypes:
     """Cluster the embeddings by spherical k-means (section 6 and the appendix on k).
@@ -114,6 +122,7 @@ def fit_prototypes(
         kernel: how rows are compared with centroids, a name in `clustering.kernels.KERNELS`.
         memory: bytes to work in.
         start: centroids to begin with.
+        checkpoint: keeps finished passes.
         track: reports progress.
     """
     n = len(source)
@@ -130,6 +139,7 @@ def fit_prototypes(
         start=start,
         kernel=kernel,
         memory=memory,
+        checkpoint=checkpoint,
     )
     sensitivity = sensitivity and n > 2 and k < _SENSITIVITY_K
     wanted = max(SENSITIVITY_ROWS, 6 * k) if sensitivity else SAMPLE_ROWS
@@ -168,7 +178,7 @@ def default_k(n: int) -> int:
     return min(n, max(2, round(math.sqrt(n) / 2)))
 
 
-def choose_k(source: VectorSource) -> int:
+def choose_k(source: VectorSource | RangedEmbeddings) -> int:
     """The number of classes where there are labels, otherwise `default_k`."""
     if source.labels is not None and len(source.labels.classes) > 1:
         return min(len(source.labels.classes), len(source))
@@ -214,18 +224,40 @@ class ClassPrototypes:
         return cls(arrays["centroids"])
 
 
-def fit_supervised_prototypes(source: VectorSource, *, seed: int, track: Track = silent) -> ClassPrototypes:
+def fit_supervised_prototypes(
+    source: VectorSource | RangedEmbeddings, *, seed: int, track: Track = silent
+) -> ClassPrototypes:
     """Average the embeddings of each class (section 6, the supervised baseline).
 
     Embeddings are scaled to unit length before averaging, so that a few long ones do not decide the direction.
     """
     assert source.labels is not None
-    sums = np.zeros((len(source.labels.classes), source.dim))
-    for batch in track(source.batches(), "class means", total=source.n_blocks):
+    classes = source.labels.classes
+    if isinstance(source, RangedEmbeddings):
+        how = {"classes": classes, "numbers": len(classes) * source.dim}
+        sums = source.fold(f"{__name__}:class_sums", "paredown.clustering.ranged_rows:add", track, "class means", **how)
+    else:
+        batches = track(source.batches(), "class means", total=source.n_blocks)
+        chunks = (chain([first], islice(batches, CHUNK_BLOCKS - 1)) for first in batches)
+        sums = combined(np.add, (_class_sums(chunk, len(classes), source.dim) for chunk in chunks))
+    lengths = np.sqrt(np.square(sums).sum(axis=1))[:, None]
+    # A class that cancels to nothing has no direction: every member is equally far from it.
+    return ClassPrototypes(np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 1e-9).astype(np.float32))
+
+
+def class_sums(common: dict[str, Any], rows: RowRange) -> NDArray[np.float64]:
+    """What a worker does: the sum of the unit rows of each class in a range."""
+    source = open_range(common, rows)
+    assert source.labels is not None
+    source.labels = source.labels.numbered_like(common["classes"])
+    return _class_sums(source.batches(), len(common["classes"]), source.dim)
+
+
+def _class_sums(batches: Iterable[Batch], classes: int, dim: int) -> NDArray[np.float64]:
+    sums = np.zeros((classes, dim))
+    for batch in batches:
         assert batch.labels is not None
         order = np.argsort(batch.labels, kind="stable")
         present, starts = np.unique(batch.labels[order], return_index=True)
         sums[present] += np.add.reduceat(batch.vectors[order], starts, axis=0, dtype=np.float64)
-    lengths = np.sqrt(np.square(sums).sum(axis=1))[:, None]
-    # A class that cancels to nothing has no direction: every member is equally far from it.
-    return ClassPrototypes(np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 1e-9).astype(np.float32))
+    return sums

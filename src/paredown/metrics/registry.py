@@ -67,6 +67,7 @@ METRICS: dict[str, Metric] = {
         needs=(),
         cost="nothing",
         reference="section 3",
+        ranged=True,
     ),
     "prototypes": Metric(
         fit_prototypes,
@@ -76,6 +77,7 @@ METRICS: dict[str, Metric] = {
         reference="section 6, appendices on the number of clusters and on ensembles",
         load=Prototypes.load,
         work=prototypes_work,
+        ranged=True,
     ),
     "supervised_prototypes": Metric(
         fit_supervised_prototypes,
@@ -85,6 +87,7 @@ METRICS: dict[str, Metric] = {
         reference="section 6",
         load=ClassPrototypes.load,
         work=lambda source, **_: Work(passes=2),
+        ranged=True,
     ),
     "el2n": _watched(
         "el2n",

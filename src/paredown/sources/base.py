@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OnError = Literal["raise", "skip"]
 
 BLOCK_BYTES = 16 * 2**20  # of float32 vectors in memory at once
+CHUNK_BLOCKS = 8  # blocks that one job works on; what chunks give is combined in a fixed order
 _WHOLE_BYTES = 64 * 2**20  # of data that is read in full for its fingerprint
 _CHUNK_BYTES, _CHUNKS = 16_384, 4_096  # what is read of larger data, spread evenly over it
 _LOOKED_INTO = 16_384  # of more files, only so many are opened

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from paredown.checkpoint import keep_settings
 from paredown.display import Introduced, data_frame, shorten
+from paredown.engines import Engine, open_engine
 from paredown.errors import PareError
 from paredown.files import check_apart, claim_folder, clear_below, file_digest, locked, write_whole
 from paredown.progress import Track, silent
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 PLAN = "plan.json"  # the names of all runs, by which `paredown info` tells how many are left
 
 # How the jobs of a sweep are run: `function(common, job)` for each, outcomes as they come. A `Crew` does it in local
-# processes; anything with the signature of its `run_jobs` may take its place.
-Engine = Callable[..., Iterable[Outcome]]
+# processes; the `run_jobs` of an engine may take its place.
+RunJobs = Callable[..., Iterable[Outcome]]
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def sweep(
     workers: int | None = None,
     retry_failed: bool = False,
     track: Track = silent,
-    engine: Engine | None = None,
+    engine: str | Engine | RunJobs = "local",
+    address: str | None = None,
 ) -> SweepResult:
     """Train a student for every point of a grid of initial sizes, kept fractions, strategies, metrics and seeds.
 
@@ -91,10 +93,11 @@ def sweep(
         workers: processes, each on one thread; if not given, one per GPU, or else one per core.
         retry_failed: run again what ended in an error before.
         track: reports progress.
-        engine: how jobs are run; in processes of this machine, if not given.
+        engine, address: where, see `engines.open_engine`; `local` is in processes of this machine. A function with the
+            signature of `Crew.run_jobs` will do, too.
     """
     plan = plan_sweep(config, out=out, retry_failed=retry_failed, track=track)
-    return sweep_plan(plan, workers=workers, track=track, engine=engine)
+    return sweep_plan(plan, workers=workers, track=track, engine=engine, address=address)
 
 
 def sweep_plan(
@@ -102,19 +105,18 @@ def sweep_plan(
     *,
     workers: int | None = None,
     track: Track = silent,
-    engine: Engine | None = None,
+    engine: str | Engine | RunJobs = "local",
+    address: str | None = None,
     announce: Callable[[float], None] | None = None,
 ) -> SweepResult:
     """Do what is left of a plan; see `sweep`.
 
     `announce` is called before the work with about how many seconds it will take, from a few measured training steps.
     """
-    workers = available_workers() if workers is None else workers
-    if workers < 1:
+    if workers is not None and workers < 1:
         raise PareError(f"workers must be at least 1, got {workers}.")
-    with locked(plan.folder), Crew() as crew:  # those who scored go on to train: torch takes seconds to import
+    with locked(plan.folder), _running(plan, engine, address, workers) as (run_jobs, workers):
         (plan.folder / DIGESTS).unlink(missing_ok=True)  # of what is about to change
-        run_jobs = engine or crew.run_jobs
         if announce is not None and (seconds := _estimate(plan, workers, run_jobs)) is not None:
             announce(seconds)
         lost = _score(plan, workers, track, run_jobs)
@@ -123,6 +125,23 @@ def sweep_plan(
         table = _collect(plan)
     failed = [(run, result["reason"]) for run, result in _results(plan).items() if result["status"] == "failed"]
     return SweepResult(plan.folder, table, tuple(failed), tuple(died.items()))
+
+
+@contextmanager
+def _running(
+    plan: SweepPlan, engine: str | Engine | RunJobs, address: str | None, workers: int | None
+) -> Iterator[tuple[RunJobs, int]]:
+    """Who runs the jobs, and how many at once."""
+    if callable(engine):
+        yield engine, available_workers() if workers is None else workers
+        return
+    if engine == "local":
+        with Crew() as crew:  # those who scored go on to train: torch takes seconds to import
+            yield crew.run_jobs, available_workers() if workers is None else workers
+        return
+    with open_engine(engine, address=address, workers=workers) as running:
+        running.check_places([str(plan.folder / "data")], str(plan.folder))
+        yield running.run_jobs, running.workers
 
 
 def plan_sweep(
@@ -166,7 +185,7 @@ def plan_sweep(
     return SweepPlan(settings, folder, identity, files, todo)
 
 
-def _estimate(plan: SweepPlan, workers: int, engine: Engine) -> float | None:
+def _estimate(plan: SweepPlan, workers: int, engine: RunJobs) -> float | None:
     """About how many seconds are left; None if nothing is, or if it cannot be measured."""
     if not plan.todo:
         return None
@@ -184,7 +203,7 @@ def _estimate(plan: SweepPlan, workers: int, engine: Engine) -> float | None:
     return total_seconds(loads, [measured[digest(job)] for job in jobs], workers)
 
 
-def _score(plan: SweepPlan, workers: int, track: Track, engine: Engine) -> dict[Run, str]:
+def _score(plan: SweepPlan, workers: int, track: Track, engine: RunJobs) -> dict[Run, str]:
     """Score the initial sets that runs are waiting for; the runs whose scores could not be made, and why."""
     needed = [scoring for scoring in scorings(list(plan.todo)) if read_scores(_scores_file(plan, scoring)) is None]
     given = {scoring for scoring in needed if _scorer(plan, scoring).scores is not None}
@@ -213,7 +232,7 @@ def _score(plan: SweepPlan, workers: int, track: Track, engine: Engine) -> dict[
     return lost
 
 
-def _train(plan: SweepPlan, lost: dict[Run, str], workers: int, track: Track, engine: Engine) -> dict[Run, str]:
+def _train(plan: SweepPlan, lost: dict[Run, str], workers: int, track: Track, engine: RunJobs) -> dict[Run, str]:
     """Train the students; the runs whose process died, and how."""
     # The longest first, so that no worker is left alone with one at the end.
     todo = sorted((run for run in plan.todo if run not in lost), key=lambda run: -run.initial_size)
@@ -230,7 +249,7 @@ def _train(plan: SweepPlan, lost: dict[Run, str], workers: int, track: Track, en
 
 
 def _outcomes(
-    function: str, jobs: list[Any], plan: SweepPlan, workers: int, track: Track, engine: Engine, label: str
+    function: str, jobs: list[Any], plan: SweepPlan, workers: int, track: Track, engine: RunJobs, label: str
 ) -> Iterable[Outcome]:
     common = {
         "data": str(plan.folder / "data"),

@@ -1,0 +1,85 @@
+"""What an engine is, and sums in an order that does not depend on who made them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from importlib import import_module
+from typing import Any, Protocol
+
+from paredown.workers import Outcome
+
+_GROUPS_PER_WORKER = 4  # in which the jobs of a fold are given out: few messages, and no worker is idle for long
+
+
+class Engine(Protocol):
+    """Runs jobs: `function(common, job)` for each, `function` being named as `package.module:name`."""
+
+    name: str
+    workers: int  # jobs at once, at most
+
+    def run_jobs(
+        self, function: str, jobs: Sequence[Any], *, workers: int | None = None, common: Any = None, memory: int = 0
+    ) -> Generator[Outcome]:
+        """Outcomes as they come, the reason in place of a value where a job failed.
+
+        Args:
+            function: by its name.
+            jobs: one argument for each call; a job that is a dictionary may say what it is by a `name`.
+            workers: jobs at once at most, if fewer than the engine has.
+            common: an argument for every call, sent once.
+            memory: bytes that a job needs.
+        """
+        ...
+
+    def fold_groups(self, groups: Sequence[Sequence[Any]], common: dict[str, Any], memory: int) -> Any:
+        """`fold_group(common, group)` for each group, combined as `combined` does."""
+        ...
+
+    def check_places(self, read: Sequence[str], write: str | None) -> None:
+        """Raise unless every worker sees what is read, and what others write into a folder, and can write there."""
+        ...
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """The function that `package.module:name` names."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)
+
+
+def fold(
+    engine: Engine, function: str, combine: str, jobs: Sequence[Any], *, common: Any = None, memory: int = 0
+) -> Any:
+    """The values of all jobs, combined two by two in a tree whose shape depends on their number only.
+
+    So sums in floating point are the same on any engine and any number of workers. The jobs are given out in groups
+    that are whole branches of the tree; `combine(left, right)` may change and return `left`.
+    """
+    size = 1
+    while size * _GROUPS_PER_WORKER * engine.workers < len(jobs):
+        size *= 2
+    groups = [jobs[first : first + size] for first in range(0, len(jobs), size)]
+    return engine.fold_groups(groups, {"function": function, "combine": combine, "common": common}, memory)
+
+
+def fold_group(common: dict[str, Any], jobs: Sequence[Any]) -> Any:
+    """The values of a few jobs, combined."""
+    function = find_function(common["function"])
+    return combined(find_function(common["combine"]), (function(common["common"], job) for job in jobs))
+
+
+def combined(combine: Callable[[Any, Any], Any], values: Iterable[Any]) -> Any:
+    """Values combined two by two, neighbours first, then pairs of them, and so on; None if there are none.
+
+    No more of them are held than the tree is high.
+    """
+    branches: list[tuple[int, Any]] = []  # height and value, the higher ones first
+    for value in values:
+        height = 0
+        while branches and branches[-1][0] == height:
+            value, height = combine(branches.pop()[1], value), height + 1
+        branches.append((height, value))
+    while len(branches) > 1:
+        right = branches.pop()[1]
+        height, left = branches.pop()
+        branches.append((height, combine(left, right)))
+    return branches[0][1] if branches else None

@@ -1,0 +1,255 @@
+"""Sums in a fixed order, ranges of rows, and shares of the work: what every engine relies on, without a cluster."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import paredown as pdn
+from paredown.engines import InProcess, fold, open_engine
+from paredown.engines.base import combined
+from paredown.errors import PareError
+from paredown.records import write_record
+from paredown.scoring.ranged_scoring import Shard, merge, score_ranges
+from paredown.sources.row_ranges import RangedSource
+
+
+def pair(left, right):
+    return (left, right)
+
+
+def itself(common, job):
+    return job
+
+
+def test_values_are_combined_neighbours_first() -> None:
+    assert combined(pair, range(7)) == (((0, 1), (2, 3)), ((4, 5), 6))
+    assert combined(pair, [3]) == 3
+    assert combined(pair, []) is None
+
+
+@given(jobs=st.integers(1, 200), workers=st.integers(1, 9))
+def test_the_tree_does_not_depend_on_the_number_of_workers(jobs, workers) -> None:
+    engine = InProcess()
+    engine.workers = workers  # type: ignore[misc]
+    here = f"{__name__}:"
+    import sys
+
+    sys.modules.setdefault(__name__, sys.modules[itself.__module__])
+    assert fold(engine, here + "itself", here + "pair", range(jobs)) == combined(pair, range(jobs))
+
+
+def test_unknown_engines_and_stray_addresses_are_refused() -> None:
+    with pytest.raises(PareError, match="unknown engine 'rai'"), open_engine("rai"):
+        pass
+    with pytest.raises(PareError, match=r"address.*is that of a Ray cluster"), open_engine("local", address="auto"):
+        pass
+
+
+# --- ranges of rows ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_ranges(monkeypatch) -> int:
+    """Ranges of one block; the blocks of 1024 dimensions have 4,096 rows."""
+    for module in ("sources.row_ranges", "clustering.passes", "metrics.prototypes"):
+        monkeypatch.setattr(f"paredown.{module}.CHUNK_BLOCKS", 1)
+    return 4_096
+
+
+@pytest.fixture
+def wide(tmp_path, rng) -> object:
+    """A folder of three files with 20,000 rows in all, and labels."""
+    folder = tmp_path / "wide"
+    folder.mkdir()
+    vectors = rng.integers(-100, 100, (20_000, 1_024)).astype(np.int8)
+    vectors[:, :5] += 20 * rng.integers(0, 2, (20_000, 5), dtype=np.int8)
+    for number, part in enumerate(np.split(vectors, [3_000, 15_000])):
+        np.save(folder / f"{number}.npy", part)
+    np.save(folder / "labels.npy", rng.integers(0, 7, 20_000))
+    return folder
+
+
+def test_ranges_hold_the_rows_of_the_source_in_order(wide, small_ranges) -> None:
+    source, ranged = pdn.open_source(wide), RangedSource(wide)
+    opened = [ranged.open(rows) for rows in ranged.ranges()]
+    assert [len(part) for part in opened] == [4_096] * 4 + [20_000 - 4 * 4_096]
+    assert np.concatenate([part.ids for part in opened]).tolist() == source.ids.tolist()
+    labels = np.concatenate([part.labels.names for part in opened])
+    assert source.labels is not None
+    assert labels.tolist() == source.labels.names.tolist()
+    blocks = np.concatenate([np.array(block) for part in opened for block in part.blocks(1_000)])
+    np.testing.assert_array_equal(blocks, np.concatenate([np.array(block) for block in source.blocks(999)]))
+    assert ranged.fingerprint() == source.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("metric", "options"),
+    [
+        ("prototypes", {"k": 9}),
+        ("prototypes", {"k": 9, "method": "full", "memory": 2**24}),
+        ("prototypes", {"k": 400, "memory": 2**24, "sensitivity": False}),  # passes over the leading dimensions
+        ("prototypes", {}),
+        ("supervised_prototypes", {}),
+        ("random", {}),
+    ],
+)
+def test_scores_by_ranges_are_those_of_the_whole(wide, small_ranges, tmp_path, metric, options) -> None:
+    whole = pdn.score(str(wide), metric=metric, seed=3, **options)
+    table = score_ranges(wide, out=tmp_path / "scores", metric=metric, seed=3, **options)
+    assert table is not None
+    assert len(table.groups) == 5
+    scores = pdn.read_scores(tmp_path / "scores")
+    assert scores.ids.tolist() == whole.ids.tolist()
+    np.testing.assert_array_equal(scores.values, whole.values)
+    assert scores.labels is not None
+    assert whole.labels is not None
+    assert scores.labels.names.tolist() == whole.labels.names.tolist()
+    if whole.clusters is not None:
+        np.testing.assert_array_equal(scores.clusters, whole.clusters)
+    for name in ("k", "mean_cosine", "kernel", "rows_clustered"):
+        assert table.provenance["report"].get(name) == whole.provenance["report"].get(name)
+    kept = pdn.select(tmp_path / "scores", keep_fraction=0.3)
+    assert kept.ids.tolist() == pdn.select(whole, keep_fraction=0.3).ids.tolist()
+
+
+def test_one_file_has_row_numbers_for_ids(tmp_path, rng) -> None:
+    np.save(tmp_path / "e.npy", rng.standard_normal((50, 4)))
+    score_ranges(tmp_path / "e.npy", out=tmp_path / "s", k=3)
+    assert pdn.read_scores(tmp_path / "s").ids.tolist() == list(range(50))
+
+
+def test_stores_bring_their_ids_and_labels(tmp_path, rng) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    for number in range(2):
+        np.save(store / f"0000{number}.npy", rng.standard_normal((5, 3)))
+        table = {"id": [f"{number}-{row}" for row in range(5)], "label": ["b", "a", "a", "b", "c"]}
+        pq.write_table(pa.table(table), store / f"0000{number}.parquet")
+    write_record(store / "embed.json", {"complete": True, "classes": ["c", "a", "b"], "encoder": "e", "warnings": []})
+    score_ranges(store, out=tmp_path / "s", metric="supervised_prototypes")
+    scores, whole = pdn.read_scores(tmp_path / "s"), pdn.score(store, metric="supervised_prototypes")
+    assert scores.ids.tolist() == whole.ids.tolist() == [f"{n}-{row}" for n in range(2) for row in range(5)]
+    np.testing.assert_array_equal(scores.values, whole.values)
+
+
+# --- stopped and divided work --------------------------------------------------------------------------------------
+
+
+def contents(folder) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+def test_finished_ranges_are_not_scored_again(wide, small_ranges, tmp_path, monkeypatch) -> None:
+    import paredown.scoring.ranged_scoring as module
+
+    score_ranges(wide, out=tmp_path / "whole", k=5)
+    done: list[int] = []
+    original = module.score_range
+
+    def stopped(common, rows):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(rows.number)
+        return original(common, rows)
+
+    monkeypatch.setattr(module, "score_range", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        score_ranges(wide, out=tmp_path / "s", k=5)
+    with pytest.raises(PareError, match="these scores are incomplete"):
+        pdn.read_scores(tmp_path / "s")
+    (tmp_path / "s" / "000001.parquet").write_bytes(b"torn")  # counts as missing
+    monkeypatch.setattr(module, "score_range", lambda common, rows: done.append(rows.number) or original(common, rows))
+    score_ranges(wide, out=tmp_path / "s", k=5)
+    assert done == [0, 1, 1, 2, 3, 4]
+    assert contents(tmp_path / "s") == contents(tmp_path / "whole")
+    score_ranges(wide, out=tmp_path / "s", k=5)  # complete: nothing is done
+    assert len(done) == 6
+
+
+def test_other_settings_or_data_are_refused(wide, small_ranges, tmp_path) -> None:
+    score_ranges(wide, out=tmp_path / "s", k=5)
+    with pytest.raises(PareError, match=r"options.k was 5 and is now 6"):
+        score_ranges(wide, out=tmp_path / "s", k=6)
+    np.save(wide / "0.npy", np.ones((3_000, 1_024), np.int8))
+    with pytest.raises(PareError, match="fingerprint"):
+        score_ranges(wide, out=tmp_path / "s", k=5)
+
+
+def test_passes_of_kmeans_are_not_done_again(wide, small_ranges, tmp_path, monkeypatch) -> None:
+    import paredown.clustering.kmeans as module
+
+    options = {"k": 6, "method": "full", "memory": 2**24, "iterations": 6, "sensitivity": False}
+    score_ranges(wide, out=tmp_path / "whole", **options)
+    original, calls = module.lloyd_pass, []
+
+    def stopped(*args, **kwargs):
+        calls.append(len(calls))
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(module, "lloyd_pass", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        score_ranges(wide, out=tmp_path / "s", **options)
+    score_ranges(wide, out=tmp_path / "s", **options)
+    assert len(calls) == 7  # three before, one that was stopped, and the three that were left
+    assert contents(tmp_path / "s") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("n", [2, 5, 40])
+def test_shares_give_the_same_bytes(wide, small_ranges, tmp_path, n) -> None:
+    score_ranges(wide, out=tmp_path / "whole", k=5)
+    for number in range(n, 1, -1):
+        assert score_ranges(wide, out=tmp_path / "s", k=5, shard=f"{number}/{n}") is None
+        assert not (tmp_path / "s" / "complete.json").exists()
+    with pytest.raises(PareError, match=r"ranges are missing, such as range 0: 0\.npy from row 0"):
+        merge(tmp_path / "s")
+    score_ranges(wide, out=tmp_path / "s", k=5, shard=f"1/{n}")
+    assert len(merge(tmp_path / "s")) == 20_000
+    assert contents(tmp_path / "s") == contents(tmp_path / "whole")
+
+
+def test_tasks_of_a_slurm_array_do_all_shares(monkeypatch) -> None:
+    monkeypatch.setenv("SLURM_ARRAY_TASK_MIN", "10")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "3")
+    numbers: list[int] = []
+    for task in ("10", "11", "12"):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", task)
+        numbers += Shard.parse("/8").numbers
+    assert sorted(numbers) == list(range(1, 9))
+    assert list(Shard.parse("3/8").numbers) == [3]
+
+
+@pytest.mark.parametrize("text", ["", "3", "0/4", "5/4", "a/4", "3/b", "3/", "-1/4", "²/4"])
+def test_what_is_no_share_is_refused(text, monkeypatch) -> None:
+    with pytest.raises(PareError, match=r"shard.* (is I/N|goes from)"):
+        Shard.parse(text)
+
+
+def test_shares_of_no_array_are_refused(monkeypatch) -> None:
+    monkeypatch.delenv("SLURM_ARRAY_TASK_ID", raising=False)
+    with pytest.raises(PareError, match="SLURM_ARRAY_TASK_ID"):
+        Shard.parse("/8")
+
+
+def test_what_cannot_be_read_by_ranges_is_refused(tmp_path, rng) -> None:
+    np.savez(tmp_path / "e.npz", embeddings=np.eye(3))
+    with pytest.raises(PareError, match=r"only .npy files"):
+        score_ranges(tmp_path / "e.npz", out=tmp_path / "s")
+    np.save(tmp_path / "e.npy", rng.standard_normal((9, 3)))
+    with pytest.raises(PareError, match="metric 'typicality' needs all examples on one machine"):
+        score_ranges(tmp_path / "e.npy", out=tmp_path / "s", metric="typicality")
+    with pytest.raises(PareError, match="needs labels"):
+        score_ranges(tmp_path / "e.npy", out=tmp_path / "s", metric="supervised_prototypes")
+    with pytest.raises(PareError, match=r"is also an input|is inside an input|contains an input"):
+        score_ranges(tmp_path / "e.npy", out=tmp_path)
+    bad = rng.standard_normal((9, 3))
+    bad[4, 1] = np.nan
+    np.save(tmp_path / "bad.npy", bad)
+    with pytest.raises(PareError, match="row 4"):
+        score_ranges(tmp_path / "bad.npy", out=tmp_path / "t", k=2)

@@ -45,6 +45,11 @@ def unfinished(folder: str | Path | None, *, keep: bool = False) -> Iterator[Non
                 remove_folder(folder)
 
 
+def claim_parts(folder: Path) -> None:
+    """Make a folder one for the finished parts of an output, or raise if it is someone else's."""
+    claim_folder(folder, _KIND)
+
+
 def remove_parts(folder: Path, *, output: Path) -> None:
     """Remove the finished parts of an output that is safe; a folder of anyone else under that name stays."""
     if folder.is_dir() and (mark_of(folder) or {}).get("kind") == _KIND:

@@ -13,17 +13,20 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from paredown.checkpoint import remove_parts
+from paredown.checkpoint import claim_parts, remove_parts
+from paredown.engines import Engine, open_engine
 from paredown.errors import PareError, argument
-from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
+from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output, parts_folder
 from paredown.progress import Track, silent
 from paredown.records import changes, read_record, write_json
 from paredown.score_files import is_scores, provenance_in, provenance_of, read_scores, score_columns, score_files
 from paredown.scores import Labels, Scores
 from paredown.scoring import open_members, request_digest, score
+from paredown.scoring.ranged_scoring import score_ranges
 from paredown.selection import DEFAULT_MEMORY, ScoreTable, Selection, open_table, select
 from paredown.sources import Source
 from paredown.sources.base import files_fingerprint
+from paredown.sources.row_ranges import RangedSource
 from paredown.units import parse_size, with_bytes
 
 # Options of `score` that may be given for what is already scored.
@@ -44,6 +47,9 @@ def prune(
     track: Track = silent,
     memory: str | float = DEFAULT_MEMORY,
     scoring: dict[str, Any] | None = None,
+    engine: str | Engine = "local",
+    address: str | None = None,
+    workers: int | None = None,
     **selecting: Any,
 ) -> Selection:
     """Score a source, keep the wanted fraction, and write the result to the folder `out` if it is given.
@@ -63,6 +69,8 @@ def prune(
         memory: how much selecting from a table of scores may take, such as `512MiB` or `1GiB`.
         scoring: further options of `score`, such as `{"k": 100}` or `{"model": "model.npz"}`. A `checkpoint` stays
             until `out` is complete.
+        engine, address, workers: where the scoring is done, see `engines.open_engine`. On other engines than `local`
+            `source` is a path and `out` is needed; see `scoring.ranged_scoring.score_ranges`.
     """
     # Settings are checked on a tiny selection first: a mistake must not wait for the scoring to end.
     selecting |= {"keep_fraction": keep_fraction, "strategy": strategy, "seed": seed}
@@ -73,6 +81,9 @@ def prune(
         check_output(Path(out), overwrite=overwrite, folder=True)
     options = with_bytes(scoring or {})
     table = None
+    ranged = engine != "local" and isinstance(source, str | Path) and not is_scores(source)
+    if engine != "local":
+        _check_ranged(source, out, labels)
     if isinstance(source, Scores) or (isinstance(source, str | Path) and is_scores(source)):
         for name in options:
             if options[name] is not None and name not in _HARMLESS:
@@ -82,6 +93,9 @@ def prune(
         read, data = [Path(source)], {"table": files_fingerprint(score_files(source)), "column": table.column}
     elif isinstance(source, Scores):
         read, data = [], {"scores": digest_of_scores(source)}
+    elif ranged:
+        whole = RangedSource(source)
+        read, data = [Path(source), *whole.disk_files()], {"sources": [[whole.fingerprint()]]}
     else:
         members = open_members(
             source, labels=labels, ids=options.pop("ids", None), on_error=options.get("on_error", "raise")
@@ -95,7 +109,17 @@ def prune(
         """Score what is not scored yet, and select."""
         if table is not None:
             source = table
-        elif not isinstance(source, Scores):
+        elif ranged and not isinstance(source, ScoreTable):
+            place = Path(options.get("checkpoint") or parts_folder(Path(out or "")))
+            known = {
+                name: value for name, value in options.items() if name not in _OF_CHECKPOINTS and value is not None
+            }
+            claim_parts(place)
+            with open_engine(engine, address=address, workers=workers) as running:
+                source = score_ranges(
+                    source, out=place / "scores", metric=metric, seed=seed, engine=running, track=track, **known
+                )
+        elif not isinstance(source, Scores | ScoreTable):
             source = score(source, metric=metric, labels=labels, seed=seed, track=track, **options)
         return select(source, labels=labels, balance=balance, memory=budget, track=track, **selecting)
 
@@ -115,15 +139,31 @@ def prune(
             )
         if not done:
             check_output(out, overwrite=overwrite, folder=True)
-        kept = selected(read_scores(out) if done and table is None else source)
+        written = (open_table if ranged else read_scores)(out) if done and table is None else None
+        kept = selected(source if written is None else written)
         if done:
             kept = replace(kept, already=True)
         else:
             with new_output(out, overwrite=overwrite, folder=True, sources=read, request=request) as folder:
                 write_selection(kept, folder)
-        if checkpoint is not None:
-            remove_parts(Path(checkpoint), output=out)
+        if ranged and not done:  # the scores that it was made from go with the finished parts
+            kept = replace(selected(open_table(out)), notes=kept.notes)
+        if checkpoint is not None or ranged:
+            remove_parts(Path(checkpoint or parts_folder(out)), output=out)
     return kept
+
+
+# Options of `score` that say where finished parts are, and have no place in ranges.
+_OF_CHECKPOINTS = ("checkpoint", "keep_checkpoint", "on_error", "encoder", "overwrite")
+
+
+def _check_ranged(source: Any, out: str | Path | None, labels: Any) -> None:
+    """Raise unless a source can be pruned on an engine of several machines."""
+    if out is None or not isinstance(source, str | Path) or labels is not None:
+        raise PareError(
+            f"{argument('engine')} other than 'local' takes a path, writes to {argument('out', ...)}, and finds labels "
+            "in labels.npy in the folder of the embeddings."
+        )
 
 
 def check_finished(out: Path, settings: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from paredown.cli.app import (
     input_option,
     selection_option,
 )
+from paredown.cli.engine_options import EngineOptions, check_ranged
 from paredown.cli.report_command import check_report_name, report_result, show_report
 from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
 from paredown.cli.source_options import IdFile, Sources, TrustSource, read_column, show_warnings
@@ -61,6 +62,7 @@ def prune(
     out: OutFolder,
     selecting: SelectionOptions,
     scoring: ScoringOptions,
+    where: EngineOptions,
     keep_fraction: Annotated[
         float, typer.Option(metavar="F", help="Fraction of the examples to keep, in (0, 1].")
     ] = 0.8,
@@ -89,6 +91,7 @@ def prune(
         check_report_name(report)
         current.writes(report, overwrite=overwrite, sources=sources)
     scoring.check()
+    where.check()
     settings: dict[str, Any] = vars(selecting) | {"keep_fraction": keep_fraction, "seed": scoring.seed}
     SelectionSettings(**{**settings, "balance": selecting.balance or 0.0}).check()
     if not overwrite:
@@ -106,6 +109,11 @@ def prune(
         scoring.check_computed("ids", "column")
         table_labels, metric = read_column(scoring.labels), scoring.metric  # that of the table unless one is named
         _announce_table(source, metric, scoring.memory)
+    elif where.engine != "local":
+        check_ranged(scoring)
+        if len(sources) > 1:
+            raise PareError("embeddings are read by ranges of rows from one source; score the members one at a time.")
+        options = scoring.metric_options([metric]) | {"trust_source": scoring.trust_source, "model": model}
     else:
         options = scoring.metric_options([metric])
         source = scoring.open(sources)
@@ -126,6 +134,7 @@ def prune(
         track=progress_bar,
         memory=scoring.memory,
         scoring=options,
+        **where.arguments(),
         **settings,
     )
     written = None if report is None else _write_report(out, report, scoring.embeddings, overwrite)

@@ -80,17 +80,14 @@ class MetricComparison(Introduced):
 
     def pair_rows(self) -> list[dict[str, Any]]:
         """A row for every pair: both names, their correlations, and their overlap at each of the fractions."""
-        corrected = self.corrected
+        corrected, overlaps = self.corrected, [f"overlap_{fraction:g}" for fraction in self.keep_fractions]
         return [
             {
                 "metric": self.metrics[a],
                 "other": self.metrics[b],
                 "spearman": float(self.spearman[a, b]),
                 "corrected": float(corrected[a, b]),
-            }
-            | {
-                f"overlap_{fraction:g}": float(overlap[a, b])
-                for fraction, overlap in zip(self.keep_fractions, self.overlaps, strict=True)
+                **dict(zip(overlaps, self.overlaps[:, a, b].tolist(), strict=True)),
             }
             for a, b in self.pairs
         ]

@@ -20,7 +20,9 @@ def fact_lines(facts: Mapping[str, Any]) -> dict[str, str]:
         lines[each["metric"]] = f"{_range(each)}; hardest {hardest}; easiest {easiest}"
     for number, text in enumerate(facts.get("warnings", ()), start=1):
         lines[f"warning {number}" if len(facts["warnings"]) > 1 else "warning"] = text
-    return lines | ({"state": _state(facts)} if "complete" in facts else {})
+    if "complete" in facts:
+        lines["state"] = "complete" if facts["complete"] else f"unfinished: {facts['advice']}"
+    return lines
 
 
 def _examples(facts: Mapping[str, Any]) -> str:
@@ -128,10 +130,6 @@ def _files(facts: Mapping[str, Any]) -> str:
     return f"{form}{_counted(files['number'], 'file', 'files')}, {format_size(files['bytes'])}" if files else ""
 
 
-def _source(facts: Mapping[str, Any]) -> str:
-    return _place(facts["source"]) if "source" in facts else ""
-
-
 def _place(source: Mapping[str, Any]) -> str:
     kind = f" ({source['kind']})" if "kind" in source else ""
     if source["state"] == "in memory":
@@ -153,10 +151,6 @@ def _time(text: str) -> str:
     return f"{text[:10]} {text[11:16]} UTC"
 
 
-def _state(facts: Mapping[str, Any]) -> str:
-    return "complete" if facts["complete"] else f"unfinished: {facts['advice']}"
-
-
 _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "examples": _examples,
     "dimensions": _dimensions,
@@ -173,6 +167,6 @@ _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "grid": _grid,
     "figures": _figures,
     "files": _files,
-    "source": _source,
+    "source": lambda facts: _place(facts["source"]) if "source" in facts else "",
     "made by": _made,
 }

@@ -216,17 +216,17 @@ class PrunedPage(NamedTuple):
             "b is the paper's balance: the smaller of two counts over the larger, averaged over all pairs of "
             f"{kinds}; 1 means that all are equally large. The line in each bar is the floor."
         )
-        largest = np.argsort(-counts, kind="stable")[:_CLASS_HISTOGRAMS]
-        small = tag(
-            "div", *(_small_histogram(groups.classes[code], int(code)) for code in largest), class_="small-histograms"
-        )
+        small = [
+            tag("figure", tag("figcaption", clipped(groups.classes[code], 32)), tag("div", data_histogram_of=code))
+            for code in np.argsort(-counts, kind="stable")[:_CLASS_HISTOGRAMS].tolist()
+        ]
         which = "" if len(rows) <= _CLASS_HISTOGRAMS else f", of the {_CLASS_HISTOGRAMS} largest {kinds}"
         return card(
             f"{kinds.capitalize()} before and after",
             search,
             scroll(table, f"Table of {kinds}"),
             tag("h3", f"Scores per {kind}{which}", style="margin-top:20px"),
-            small,
+            tag("div", *small, class_="small-histograms"),
             hint=hint,
             anchor="groups",
         )
@@ -392,10 +392,6 @@ def cluster_table(scores: Scores) -> tuple[Any, NDArray[Any], tuple[str, ...]]:
 
 def _heat_cells(shares: NDArray[np.float64]) -> list[Markup]:
     return [tag("td", f"{100 * s:.0f}" if s >= 0.005 else "", style=shade("kept", 45 * s)) for s in shares]
-
-
-def _small_histogram(name: str, code: int) -> Markup:
-    return tag("figure", tag("figcaption", clipped(name, 32)), tag("div", data_histogram_of=code))
 
 
 def _command(text: str, name: str) -> Markup:

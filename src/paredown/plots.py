@@ -196,7 +196,7 @@ def _correlation_map(axes: Any, comparison: MetricComparison) -> Any:
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
     size = 9 if len(order) <= 8 else 7 if len(order) <= 14 else 5
     for row, column in np.ndindex(*matrix.shape):
-        rho = matrix[row, column]
+        rho = float(matrix[row, column])
         text = two_digits(rho) if np.isfinite(rho) else "-"
         color = "white" if abs(rho) > 0.65 else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=size, color=color)

@@ -110,9 +110,7 @@ def _check_out(out: Path) -> None:
 def _write(comparison: MetricComparison, out: Path, tables: list[Path], *, overwrite: bool) -> bool:
     """Write what the suffix says; True if the same comparison was there already, and nothing was written."""
     from paredown.files import finished_request, locked, new_output
-    from paredown.plots import comparison_picture
     from paredown.records import digest
-    from paredown.report.comparison_page import comparison_page, disputed_pictures
     from paredown.version import __version__
 
     request = digest({"paredown": __version__, "comparison": repr(comparison.to_dict())})
@@ -121,8 +119,12 @@ def _write(comparison: MetricComparison, out: Path, tables: list[Path], *, overw
             return True
         with new_output(out, overwrite=overwrite, sources=tables, request=request) as part:
             if out.suffix == ".png":
+                from paredown.plots import comparison_picture
+
                 comparison_picture(comparison, part)
             else:
+                from paredown.report.comparison_page import comparison_page, disputed_pictures
+
                 page = comparison_page(comparison, disputed_pictures(comparison, tables))
                 part.write_text(page, encoding="utf-8")
     return False

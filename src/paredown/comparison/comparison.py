@@ -131,10 +131,7 @@ class MetricComparison(Introduced):
 
     def _repr_html_(self) -> str:
         names = [self.metrics[place] for place in self.order]
-        cells = [[_written(self.spearman[a, b]) for b in self.order] for a in self.order]
+        ordered = self.spearman[np.ix_(self.order, self.order)]
+        cells = [[f"{rho:.2f}" if np.isfinite(rho) else "-" for rho in row] for row in ordered]
         card = html_card(type(self).__name__, self.introduce(), (*self.conclusions, *self.notes))
         return card + html_grid("rank correlation", names, names, cells)
-
-
-def _written(rho: float) -> str:
-    return f"{rho:.2f}" if np.isfinite(rho) else "-"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from paredown.display import shorten
@@ -77,13 +78,10 @@ def _scores(facts: Mapping[str, Any]) -> str:
     return f"{metrics[0]['metric']}: {_range(metrics[0])}" if metrics else ""
 
 
-def _extremes(end: str) -> Callable[[Mapping[str, Any]], str]:
-    def write(facts: Mapping[str, Any]) -> str:
-        metrics = facts.get("metrics", ())
-        found = metrics[0][end] if len(metrics) == 1 else ()
-        return ", ".join(f"{each['id']} ({each['score']:.4g})" for each in found)
-
-    return write
+def _extremes(end: str, facts: Mapping[str, Any]) -> str:
+    metrics = facts.get("metrics", ())
+    found = metrics[0][end] if len(metrics) == 1 else ()
+    return ", ".join(f"{each['id']} ({each['score']:.4g})" for each in found)
 
 
 def _fitted(facts: Mapping[str, Any]) -> str:
@@ -159,8 +157,8 @@ _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "balance b": _balance,
     "metric": lambda facts: str(facts.get("metric", "")),
     "scores": _scores,
-    "hardest": _extremes("hardest"),
-    "easiest": _extremes("easiest"),
+    "hardest": partial(_extremes, "hardest"),
+    "easiest": partial(_extremes, "easiest"),
     "fitted": _fitted,
     "recorded": _recorded,
     "parts": _parts,

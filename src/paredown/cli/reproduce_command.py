@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, LiteralString
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,6 @@ from paredown.errors import PareError, check_least
 
 if TYPE_CHECKING:
     from paredown.reproduce import FigureResult, PlannedTraining
-
-_COLOURS: dict[str, LiteralString] = {"held": "[green]{}[/]", "contradicted": "[red]{}[/]"}  # of verdicts
 
 
 @app.command(epilog="Example: `paredown reproduce fig1a fig2 --size cpu -o reproduced`")
@@ -105,7 +103,11 @@ def _show(results: list[FigureResult]) -> None:
         how = took if result.made else "already there"
         say("[bold]{}[/]: {} ({})", result.name, result.png, how)
         for claim in result.claims:
-            shown = compose(_COLOURS.get(claim.verdict.value, "[yellow]{}[/]"), claim.verdict.value)
+            verdict = claim.verdict.value
+            if verdict == "held":
+                shown = compose("[green]{}[/]", verdict)
+            else:
+                shown = compose("[red]{}[/]" if verdict == "contradicted" else "[yellow]{}[/]", verdict)
             say("  {}: {}\n    {}", shown, claim.claim, claim.evidence)
     say("All on one page: [bold]{}[/]", results[0].png.with_name("results.md"))
 

@@ -289,12 +289,12 @@ def _compare(*options: str) -> Callable[[], int]:
     """A comparison, drawn without matplotlib."""
 
     def run() -> int:
-        from paredown.cli import compare_command as verb
+        from paredown import plots
 
-        def draw(comparison: Any, path: Path, _: list[Path]) -> None:
+        def draw(comparison: Any, path: Path) -> None:
             path.write_text(repr(comparison.to_dict()))
 
-        verb._WRITERS[".png"] = draw
+        plots.comparison_picture = draw
         return _cli(*_COMPARE, *options)()
 
     return run

@@ -51,8 +51,7 @@ def clean(path: str | Path, *, unfinished: bool = False, dry_run: bool = False) 
     inside = path.is_dir()
     if not inside and not path.parent.is_dir():
         raise PareError(f"{path}: there is no such file or folder.")
-    names = (path.name,) if path.name not in ("", "..") else ()
-    found = list(_leftovers(path.parent, names)) if names else []
+    found = [] if path.name in ("", "..") else list(_leftovers(path.parent, path.name))
     if inside:
         for root, folders, _ in os.walk(path):
             here = Path(root)
@@ -69,11 +68,11 @@ def clean(path: str | Path, *, unfinished: bool = False, dry_run: bool = False) 
     return leftovers
 
 
-def _leftovers(folder: Path, names: tuple[str, ...] | None) -> Iterator[tuple[Path, str, bool]]:
-    """What is left in a folder, of outputs of these names or of any: its path, what it is, whether a run can go on."""
+def _leftovers(folder: Path, only: str | None) -> Iterator[tuple[Path, str, bool]]:
+    """What is left in a folder, of the output of one name or of any: its path, what it is, whether a run can go on."""
     for entry in sorted(folder.iterdir()):
         name = _output_of(entry)
-        if name is None or (names is not None and name not in names):
+        if name is None or only not in (None, name):
             continue
         output = folder / name
         if lock_is_held(lock_file(output)):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from paredown.comparison import MetricComparison
+from paredown.comparison.comparison_verdicts import two_digits
 from paredown.errors import PareError
 from paredown.evaluate import ClassComparison
 from paredown.sweeps.summary import curves_by_way
@@ -195,8 +196,8 @@ def _correlation_map(axes: Any, comparison: MetricComparison) -> Any:
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
     size = 9 if len(order) <= 8 else 7 if len(order) <= 14 else 5
     for row, column in np.ndindex(*matrix.shape):
-        rho = matrix[row, column]
-        text = f"{rho:.2f}".replace("-0.00", "0.00") if np.isfinite(rho) else "-"
+        rho = float(matrix[row, column])
+        text = two_digits(rho) if np.isfinite(rho) else "-"
         color = "white" if abs(rho) > 0.65 else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=size, color=color)
     marks = {"rotation": 40, "ha": "right", "rotation_mode": "anchor", "parse_math": False}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +237,7 @@ def _verify_store(folder: Path, track: Track) -> Verified:
         found.compare(shard, digests.get(shard.name, noted.get("sha256")))
         found.compare(table, digests.get(table.name))
     if (folder / STATE).exists():
-        found.read(folder / STATE, _read_arrays)
+        found.read(folder / STATE, partial(read_arrays, memory=None))
     if record.get("complete") and not found.problems and rows != record.get("examples"):
         found.add(folder, f"has {rows:,} embeddings; {record.get('examples'):,} were written")
     return found.of(folder, kind if record.get("complete") else f"unfinished {kind}")
@@ -266,7 +267,7 @@ def _verify_sweep(folder: Path, kind: str, track: Track) -> Verified:
     for file in sorted(others - digested.keys()):
         found.unchecked += 1
         if file.suffix == ".npy":
-            found.read(file, lambda file: read_array(file, memory=None))
+            found.read(file, partial(read_array, memory=None))
         elif file.suffix == ".parquet":
             found.problems += _verify_pages(file)
     return found.of(folder, kind)
@@ -301,12 +302,8 @@ def _verify_parts(folder: Path, kind: str, track: Track) -> Verified:
     parts = sorted(folder.rglob("*.npz"))
     found = _Findings(files=len(parts))
     for file in track(parts, "verifying parts", total=len(parts)):
-        found.read(file, _read_arrays)
+        found.read(file, partial(read_arrays, memory=None))
     return found.of(folder, kind)
-
-
-def _read_arrays(file: Path) -> Any:
-    return read_arrays(file, memory=None)
 
 
 _GROWING: dict[str, Callable[[Path, str, Track], Verified]] = {

@@ -112,6 +112,11 @@ selection_option, metric_option, training_option, input_option, scale_option, ad
 )
 
 
+def positional(metavar: str, text: str) -> Any:
+    """`typer.Argument` without which a verb does not run: its name in the help, and what it is."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False)
+
+
 def as_option(name: str, value: str | None) -> str:
     """An argument of a Python function, with its value as Python writes it, as an option of the command line."""
     option = _OPTION_OF.get(name, f"--{name.replace('_', '-')}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import get_args
 
@@ -15,24 +16,16 @@ def fill_choices(text: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda slot: _CHOICES[slot[1]](), text)
 
 
-def _names(module: str, registry: str) -> Callable[[], str]:
+def _names(module: str, registry: str) -> str:
     """The names in a registry, or the values of a `Literal`."""
-
-    def listed() -> str:
-        found = getattr(import_module(f"paredown.{module}"), registry)
-        return either(get_args(found) or found)
-
-    return listed
+    found = getattr(import_module(f"paredown.{module}"), registry)
+    return either(get_args(found) or found)
 
 
-def _summaries(module: str, registry: str) -> Callable[[], str]:
+def _summaries(module: str, registry: str) -> str:
     """The names in a registry, each with the summary of its entry."""
-
-    def listed() -> str:
-        found = getattr(import_module(f"paredown.{module}"), registry)
-        return "\n".join(f"- {name}: {entry.summary}" for name, entry in found.items())
-
-    return listed
+    found = getattr(import_module(f"paredown.{module}"), registry)
+    return "\n".join(f"- {name}: {entry.summary}" for name, entry in found.items())
 
 
 def _metrics() -> str:
@@ -54,15 +47,15 @@ def _recipes() -> str:
 
 
 _CHOICES: dict[str, Callable[[], str]] = {
-    "encoders": _summaries("embeddings.encoders", "ENCODERS"),
-    "engines": _names("engines", "ENGINES"),
-    "exports": _summaries("exporting", "EXPORTS"),
-    "kernels": _names("clustering.kernels", "KERNELS"),
-    "links": _names("exporting", "Link"),
+    "encoders": partial(_summaries, "embeddings.encoders", "ENCODERS"),
+    "engines": partial(_names, "engines", "ENGINES"),
+    "exports": partial(_summaries, "exporting", "EXPORTS"),
+    "kernels": partial(_names, "clustering.kernels", "KERNELS"),
+    "links": partial(_names, "exporting", "Link"),
     "metrics": _metrics,
-    "quotas": _names("selection", "Quota"),
+    "quotas": partial(_names, "selection", "Quota"),
     "recipes": _recipes,
-    "runtimes": _names("embeddings.encoders.inference", "Runtime"),
-    "sizes": _names("reproduce", "SIZES"),
-    "strategies": _names("selection", "STRATEGIES"),
+    "runtimes": partial(_names, "embeddings.encoders.inference", "Runtime"),
+    "sizes": partial(_names, "reproduce", "SIZES"),
+    "strategies": partial(_names, "selection", "STRATEGIES"),
 }

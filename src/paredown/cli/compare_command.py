@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, Overwrite, app
+from paredown.cli.app import JsonOption, Overwrite, advanced_option, app, positional, selection_option
 from paredown.cli.terminal import emit, say
 from paredown.errors import PareError
 
@@ -17,32 +16,17 @@ if TYPE_CHECKING:
     from paredown.comparison import MetricComparison
 
 
-def _draw(comparison: MetricComparison, path: Path, _: list[Path]) -> None:
-    from paredown.plots import comparison_picture
-
-    comparison_picture(comparison, path)
-
-
-def _write_page(comparison: MetricComparison, path: Path, tables: list[Path]) -> None:
-    from paredown.report.comparison_page import comparison_page, disputed_pictures
-
-    pictures = disputed_pictures(comparison, tables)
-    path.write_text(comparison_page(comparison, pictures), encoding="utf-8")
-
-
-# What can be written of a comparison, by the suffix of the output.
-_WRITERS: dict[str, Callable[[MetricComparison, Path, list[Path]], None]] = {".png": _draw, ".html": _write_page}
+_SUFFIXES = (".png", ".html")  # of what can be written of a comparison
 
 
 @app.command(epilog="Example: `paredown compare scores.parquet memorization.parquet -o compared.png`")
 def compare(
     tables: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="TABLE",
-            help="Tables of scores, in which every score column is a metric, or what prune wrote. One table with "
-            "several score columns is enough.",
-            show_default=False,
+        positional(
+            "TABLE",
+            "Tables of scores, in which every score column is a metric, or what prune wrote. One table with several "
+            "score columns is enough.",
         ),
     ],
     out: Annotated[
@@ -59,27 +43,20 @@ def compare(
     ] = 20,
     keep_fraction: Annotated[
         list[float] | None,
-        typer.Option(
-            metavar="F",
-            help="Fraction of the examples to keep, in (0, 1], at which kept sets are compared. Can be repeated.",
+        selection_option(
+            "F",
+            "Fraction of the examples to keep, in (0, 1], at which kept sets are compared. Can be repeated.",
             show_default="0.1 to 0.9",
-            rich_help_panel="Selection",
         ),
     ] = None,
-    strategy: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Which examples are kept: {strategies}.", rich_help_panel="Selection"),
-    ] = "hard",
+    strategy: Annotated[str, selection_option("NAME", "Which examples are kept: {strategies}.")] = "hard",
     balance: Annotated[
         float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Floor of every class, as in prune; 0 means no floor.",
-            show_default="0.5 where there are labels",
-            rich_help_panel="Selection",
+        selection_option(
+            "SHARE", "Floor of every class, as in prune; 0 means no floor.", show_default="0.5 where there are labels"
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of tie-breaking.", rich_help_panel="Advanced")] = 0,
+    seed: Annotated[int, advanced_option("N", "Seed of tie-breaking.")] = 0,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -123,9 +100,9 @@ def compare(
 def _check_out(out: Path) -> None:
     from paredown.plots import check_available
 
-    if out.suffix not in _WRITERS:
+    if out.suffix not in _SUFFIXES:
         given = f"unsupported file type {out.suffix!r}" if out.suffix else f"{out} has no file type"
-        raise PareError(f"{given}; supported: {', '.join(_WRITERS)}. Name the output such as {out.stem}.png.")
+        raise PareError(f"{given}; supported: {', '.join(_SUFFIXES)}. Name the output such as {out.stem}.png.")
     if out.suffix == ".png":
         check_available()
 
@@ -141,5 +118,13 @@ def _write(comparison: MetricComparison, out: Path, tables: list[Path], *, overw
         if not overwrite and finished_request(out) == request:
             return True
         with new_output(out, overwrite=overwrite, sources=tables, request=request) as part:
-            _WRITERS[out.suffix](comparison, part, tables)
+            if out.suffix == ".png":
+                from paredown.plots import comparison_picture
+
+                comparison_picture(comparison, part)
+            else:
+                from paredown.report.comparison_page import comparison_page, disputed_pictures
+
+                page = comparison_page(comparison, disputed_pictures(comparison, tables))
+                part.write_text(page, encoding="utf-8")
     return False

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from paredown.cli.terminal import Side, TextTable, compose, say
+from paredown.comparison.comparison_verdicts import two_digits
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -58,7 +59,7 @@ def _short(name: str, most: int = _NAME) -> str:
 def _correlation(rho: float, *, own: bool) -> Text:
     if rho != rho:
         return compose("[dim]-[/]")
-    text = f"{rho:.2f}".replace("-0.00", "0.00")
+    text = two_digits(rho)
     if own:
         return compose("[dim]{}[/]", text)
     if rho >= 0.9:

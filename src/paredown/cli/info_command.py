@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from paredown.cli.app import JsonOption, app
+from paredown.cli.app import JsonOption, app, positional
 from paredown.cli.terminal import emit, progress_bar, say
 
 
 @app.command(epilog="Example: `paredown info pruned`")
 def info(
-    path: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATH",
-            help="An output of any command, finished or not, or a source of data.",
-            show_default=False,
-        ),
-    ],
+    path: Annotated[str, positional("PATH", "An output of any command, finished or not, or a source of data.")],
     as_json: JsonOption = False,
 ) -> None:
     """Say what a file or folder is, in about ten lines.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, Overwrite, advanced_option, app, input_option, selection_option
+from paredown.cli.app import JsonOption, Overwrite, advanced_option, app, input_option, positional, selection_option
 from paredown.cli.source_options import TrustSource, read_column
 from paredown.cli.terminal import emit, progress_bar, say
 from paredown.errors import PareError
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 @app.command(epilog="Example: `paredown report pruned -o report.html`")
 def report(
-    path: Annotated[
-        Path,
-        typer.Argument(metavar="PATH", help="A manifest, scores, or the folder of a sweep.", show_default=False),
-    ],
+    path: Annotated[Path, positional("PATH", "A manifest, scores, or the folder of a sweep.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="HTML file to write.")] = Path("report.html"),
     keep_fraction: Annotated[
         float, selection_option("F", "Of scores: the fraction that the page opens with. A manifest has its own.")

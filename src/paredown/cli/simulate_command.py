@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,49 +18,39 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: `paredown simulate --alpha-prune 2 --keep-fraction 0.5 --theta 10 --draws 100 --seed 0`"
 
 
-@app.command(epilog=EXAMPLE)
-def simulate(
-    alpha_prune: Annotated[float, typer.Option(help="Kept examples per feature.")],
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions:
+    """The arguments of `paredown.perceptron.simulate`."""
+
+    alpha_prune: Annotated[float, typer.Option(help="Kept examples per feature.")]
     keep_fraction: Annotated[
         float | None, typer.Option(help="Fraction of the examples kept, in (0, 1]; default 1, or the window's.")
-    ] = None,
-    theta: Annotated[float | None, typer.Option(help="Angle between probe and teacher in degrees; default 0.")] = None,
-    strategy: Annotated[str, typer.Option(help="hard, easy, window or random.")] = "hard",
+    ] = None
+    theta: Annotated[float | None, typer.Option(help="Angle between probe and teacher in degrees; default 0.")] = None
+    strategy: Annotated[str, typer.Option(help="hard, easy, window or random.")] = "hard"
     window: Annotated[
         tuple[float, float] | None, typer.Option(help="With strategy window: keep A < |z| < B.", metavar="A B")
-    ] = None,
-    n_features: Annotated[int, typer.Option(help="Number of features N.")] = 200,
-    draws: Annotated[int, typer.Option(help="Independent draws to average over.")] = 100,
+    ] = None
+    n_features: Annotated[int, typer.Option(help="Number of features N.")] = 200
+    draws: Annotated[int, typer.Option(help="Independent draws to average over.")] = 100
     seed: Annotated[
         int,
         typer.Option(min=0, max=2**63 - 1, help="Seed; the same seed gives the same result on any number of cores."),
-    ] = 0,
-    probe: Annotated[str, typer.Option(help="angle (exactly theta) or trained (on the unpruned examples).")] = "angle",
-    probe_epochs: Annotated[int, typer.Option(help="Epochs of a trained probe.")] = 1,
+    ] = 0
+    probe: Annotated[str, typer.Option(help="angle (exactly theta) or trained (on the unpruned examples).")] = "angle"
+    probe_epochs: Annotated[int, typer.Option(help="Epochs of a trained probe.")] = 1
     hardness: Annotated[
         str, typer.Option(help="field: rank by |z| as the theory does; margin: by y z, mistakes first.")
-    ] = "field",
-    workers: Annotated[int | None, typer.Option(help="Processes; default one per core.")] = None,
-    as_json: JsonOption = False,
-) -> None:
+    ] = "field"
+    workers: Annotated[int | None, typer.Option(help="Processes; default one per core.")] = None
+
+
+@app.command(epilog=EXAMPLE)
+def simulate(options: SimulationOptions, as_json: JsonOption = False) -> None:
     """Simulate pruning for a perceptron: teacher, probe, pruned data, exact max-margin student."""
     from paredown.perceptron import simulate as run
 
-    simulation = run(
-        alpha_prune,
-        keep_fraction=keep_fraction,
-        theta=theta,
-        strategy=strategy,
-        window=window,
-        n_features=n_features,
-        draws=draws,
-        seed=seed,
-        probe=probe,
-        probe_epochs=probe_epochs,
-        hardness=hardness,
-        workers=workers,
-        track=progress_bar,
-    )
+    simulation = run(**vars(options), track=progress_bar)
     theory = _theory_error(simulation)
     emit(_as_dict(simulation, theory), as_json=as_json, show=lambda: _show(simulation, theory))
 
@@ -95,8 +86,6 @@ def _z_score(simulation: Simulation, theory: float | None) -> float | None:
 
 
 def _as_dict(simulation: Simulation, theory: float | None) -> dict[str, Any]:
-    from dataclasses import asdict
-
     setting, count = simulation.setting, len(simulation.draws)
     means = {name: simulation.mean(name) for name in ("R", "rho", "kappa", "theta", "n_support", "seconds")}
     return {

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paredown.cli.app import JsonOption, app
+from paredown.cli.app import JsonOption, app, positional
 from paredown.cli.terminal import emit, progress_bar, say
 from paredown.errors import PareError
 
@@ -18,11 +18,7 @@ _SHOWN = 20  # problems on screen; --json has all
 def verify(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="PATH",
-            help="Embedding stores, scores, manifests, exports, models, recordings, sweeps or figures.",
-            show_default=False,
-        ),
+        positional("PATH", "Embedding stores, scores, manifests, exports, models, recordings, sweeps or figures."),
     ],
     as_json: JsonOption = False,
 ) -> None:
@@ -72,9 +68,7 @@ def verify(
 
 @app.command(epilog="Example: `paredown clean .`")
 def clean(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="An output, or a folder with outputs.", show_default=False)
-    ],
+    path: Annotated[Path, positional("PATH", "An output, or a folder with outputs.")],
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Also remove finished parts that an interrupted run would resume from.")
     ] = False,

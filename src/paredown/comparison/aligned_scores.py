@@ -137,9 +137,8 @@ def align_scores(named: Sequence[NamedScores]) -> AlignedScores:
             f"with {argument('metric', 'el2n,prototypes')} of `paredown score`."
         )
     names, scores = tuple(each.name for each in named), tuple(each.scores for each in named)
-    first = scores[0]
-    order = np.argsort(hash_ids(first.ids, seed=0))
-    common = first.ids[order]
+    order = np.argsort(hash_ids(scores[0].ids, seed=0))
+    common = scores[0].ids[order]
     rows = [order] + [np.empty(0, np.int64)] * (len(scores) - 1)
     for place, other in enumerate(scores[1:], 1):
         twin = next((row for row in range(place) if np.array_equal(scores[row].ids, other.ids)), None)
@@ -153,14 +152,13 @@ def align_scores(named: Sequence[NamedScores]) -> AlignedScores:
         rows = [each[here] if at < place else each for at, each in enumerate(rows)]
         rows[place] = found[here]
     _check_common(named, len(common))
-    labelled = next((place for place, each in enumerate(scores) if each.labels is not None), None)
-    labels = None if labelled is None else scores[labelled].labels
+    labels = (each.labels[row] for each, row in zip(scores, rows, strict=True) if each.labels is not None)
     return AlignedScores(
         names,
         scores,
         tuple(each.values[row] for each, row in zip(scores, rows, strict=True)),
         common,
-        None if labels is None or labelled is None else labels[rows[labelled]],
+        next(labels, None),
         tuple(len(each) - len(common) for each in scores),
     )
 

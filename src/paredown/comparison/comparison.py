@@ -80,17 +80,14 @@ class MetricComparison(Introduced):
 
     def pair_rows(self) -> list[dict[str, Any]]:
         """A row for every pair: both names, their correlations, and their overlap at each of the fractions."""
-        corrected = self.corrected
+        corrected, overlaps = self.corrected, [f"overlap_{fraction:g}" for fraction in self.keep_fractions]
         return [
             {
                 "metric": self.metrics[a],
                 "other": self.metrics[b],
                 "spearman": float(self.spearman[a, b]),
                 "corrected": float(corrected[a, b]),
-            }
-            | {
-                f"overlap_{fraction:g}": float(overlap[a, b])
-                for fraction, overlap in zip(self.keep_fractions, self.overlaps, strict=True)
+                **dict(zip(overlaps, self.overlaps[:, a, b].tolist(), strict=True)),
             }
             for a, b in self.pairs
         ]
@@ -134,10 +131,7 @@ class MetricComparison(Introduced):
 
     def _repr_html_(self) -> str:
         names = [self.metrics[place] for place in self.order]
-        cells = [[_written(self.spearman[a, b]) for b in self.order] for a in self.order]
+        ordered = self.spearman[np.ix_(self.order, self.order)]
+        cells = [[f"{rho:.2f}" if np.isfinite(rho) else "-" for rho in row] for row in ordered]
         card = html_card(type(self).__name__, self.introduce(), (*self.conclusions, *self.notes))
         return card + html_grid("rank correlation", names, names, cells)
-
-
-def _written(rho: float) -> str:
-    return f"{rho:.2f}" if np.isfinite(rho) else "-"

@@ -38,18 +38,18 @@ def conclusions(names: Sequence[str], spearman: NDArray[np.float64], groups: Seq
             sentences.append(f"{alike} rank the examples nearly alike (rank correlation {_range(within)}).")
     if not sentences:
         rho, a, b = max(pairs)
-        what = f"The rank correlation of {names[a]} and {names[b]} is {_two_digits(rho)}"
+        what = f"The rank correlation of {names[a]} and {names[b]} is {two_digits(rho)}"
         sentences.append(
             f"{what}: they rank the examples differently."
             if len(pairs) == 1
             else f"No two metrics rank the examples nearly alike; {names[a]} and {names[b]} come closest (rank "
-            f"correlation {_two_digits(rho)})."
+            f"correlation {two_digits(rho)})."
         )
     apart = _apart(spearman, known)
     if apart is not None:
         mean = _mean_with_others(spearman, known, apart)
         sentences.append(
-            f"{names[apart]} stands apart: its mean rank correlation with the other metrics is {_two_digits(mean)}."
+            f"{names[apart]} stands apart: its mean rank correlation with the other metrics is {two_digits(mean)}."
         )
     return tuple(sentences)
 
@@ -71,11 +71,12 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def _range(values: Sequence[float]) -> str:
-    low, high = _two_digits(min(values)), _two_digits(max(values))
+    low, high = two_digits(min(values)), two_digits(max(values))
     return low if low == high else f"{low} to {high}"
 
 
-def _two_digits(value: float) -> str:
+def two_digits(value: float) -> str:
+    """A correlation as it is shown everywhere; none is `-0.00`."""
     return f"{value:.2f}".replace("-0.00", "0.00")
 
 

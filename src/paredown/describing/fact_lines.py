@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from paredown.display import shorten
@@ -20,7 +21,9 @@ def fact_lines(facts: Mapping[str, Any]) -> dict[str, str]:
         lines[each["metric"]] = f"{_range(each)}; hardest {hardest}; easiest {easiest}"
     for number, text in enumerate(facts.get("warnings", ()), start=1):
         lines[f"warning {number}" if len(facts["warnings"]) > 1 else "warning"] = text
-    return lines | ({"state": _state(facts)} if "complete" in facts else {})
+    if "complete" in facts:
+        lines["state"] = "complete" if facts["complete"] else f"unfinished: {facts['advice']}"
+    return lines
 
 
 def _examples(facts: Mapping[str, Any]) -> str:
@@ -75,13 +78,10 @@ def _scores(facts: Mapping[str, Any]) -> str:
     return f"{metrics[0]['metric']}: {_range(metrics[0])}" if metrics else ""
 
 
-def _extremes(end: str) -> Callable[[Mapping[str, Any]], str]:
-    def write(facts: Mapping[str, Any]) -> str:
-        metrics = facts.get("metrics", ())
-        found = metrics[0][end] if len(metrics) == 1 else ()
-        return ", ".join(f"{each['id']} ({each['score']:.4g})" for each in found)
-
-    return write
+def _extremes(end: str, facts: Mapping[str, Any]) -> str:
+    metrics = facts.get("metrics", ())
+    found = metrics[0][end] if len(metrics) == 1 else ()
+    return ", ".join(f"{each['id']} ({each['score']:.4g})" for each in found)
 
 
 def _fitted(facts: Mapping[str, Any]) -> str:
@@ -128,10 +128,6 @@ def _files(facts: Mapping[str, Any]) -> str:
     return f"{form}{_counted(files['number'], 'file', 'files')}, {format_size(files['bytes'])}" if files else ""
 
 
-def _source(facts: Mapping[str, Any]) -> str:
-    return _place(facts["source"]) if "source" in facts else ""
-
-
 def _place(source: Mapping[str, Any]) -> str:
     kind = f" ({source['kind']})" if "kind" in source else ""
     if source["state"] == "in memory":
@@ -153,10 +149,6 @@ def _time(text: str) -> str:
     return f"{text[:10]} {text[11:16]} UTC"
 
 
-def _state(facts: Mapping[str, Any]) -> str:
-    return "complete" if facts["complete"] else f"unfinished: {facts['advice']}"
-
-
 _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "examples": _examples,
     "dimensions": _dimensions,
@@ -165,14 +157,14 @@ _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "balance b": _balance,
     "metric": lambda facts: str(facts.get("metric", "")),
     "scores": _scores,
-    "hardest": _extremes("hardest"),
-    "easiest": _extremes("easiest"),
+    "hardest": partial(_extremes, "hardest"),
+    "easiest": partial(_extremes, "easiest"),
     "fitted": _fitted,
     "recorded": _recorded,
     "parts": _parts,
     "grid": _grid,
     "figures": _figures,
     "files": _files,
-    "source": _source,
+    "source": lambda facts: _place(facts["source"]) if "source" in facts else "",
     "made by": _made,
 }

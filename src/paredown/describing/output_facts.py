@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,14 +74,12 @@ def _sweep(output: Output) -> Facts:
 def _figures(output: Output) -> Facts:
     records = [read_record(file) for file in sorted(output.path.glob("*.json"))]
     made = [record for record in records if record is not None and "figure" in record]
-    verdicts: dict[str, int] = {}
-    for claim in (claim for record in made for claim in record.get("claims", ())):
-        verdict = str(claim.get("verdict", "held" if claim.get("held") else "cannot tell"))
-        verdicts[verdict] = verdicts.get(verdict, 0) + 1
+    claims = [claim for record in made for claim in record.get("claims", ())]
+    verdicts = Counter(str(each.get("verdict", "held" if each.get("held") else "cannot tell")) for each in claims)
     settings = made[0].get("settings", {}) if made else {}
     return {
         "figures": [record["figure"] for record in made],
-        "claims": verdicts or None,
+        "claims": dict(verdicts) or None,
         "size": settings.get("size"),
         "seed": settings.get("seed"),
         "paredown": settings.get("version"),

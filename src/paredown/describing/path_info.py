@@ -112,7 +112,8 @@ def _scores(path: Path, extremes: int, track: Track) -> tuple[str, dict[str, Any
         facts |= {groups: found[0].groups, "balance_score": {"before": found[0].balance_score}}
     if is_manifest:
         facts["kept"] = selection | {"kept": _count_kept(tables[0])}
-        facts["balance_score"] = _balance(file) or facts.get("balance_score")
+        beside = read_record(file.with_suffix(".json")) or {}  # which has b before and after
+        facts["balance_score"] = beside.get("balance_score") or facts.get("balance_score")
     facts["metrics"] = [_metric_facts(each) for each in found]
     warnings = [text for each in records for text in [*each.get("warnings", ()), *each.get("notes", ())]]
     return "manifest" if is_manifest else "scores", facts | {
@@ -133,11 +134,6 @@ def _metric_facts(found: TableSummary) -> dict[str, Any]:
 def _count_kept(table: ScoreTable) -> int:
     blocks = table.blocks(["keep"], _ROWS)
     return sum(keep_column(block.columns.column("keep"), block.file).true_count for block in blocks)
-
-
-def _balance(manifest: Path) -> dict[str, float] | None:
-    """B before and after, which is in the JSON file next to a manifest."""
-    return (read_record(manifest.with_suffix(".json")) or {}).get("balance_score") or None
 
 
 # --- sources, exports and what is not there -------------------------------------------------------------------------

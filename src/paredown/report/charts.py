@@ -27,7 +27,6 @@ class Chart:
     log_y: bool = False
     width: float = 520.0
     height: float = 340.0
-    x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     _curves: list[_Curve] = field(default_factory=list)
     _lines: list[tuple[float, str]] = field(default_factory=list)
@@ -100,9 +99,9 @@ class Chart:
         xs = [point[0] for point in points] or [1.0]
         ys = [y + sign * (error if math.isfinite(error) else 0) for _, y, error in points for sign in (-1, 1)]
         ys = [y for y in ys if y > 0 or not self.log_y] + [value for value, _ in self._lines] or [1.0]
-        x_range, y_range = self.x_range or (min(xs), max(xs)), self.y_range or (min(ys), max(ys))
+        y_range = self.y_range or (min(ys), max(ys))
         return (
-            _Scale.over(x_range, (_LEFT + 8, self.width - _RIGHT - 8), self.log_x),
+            _Scale.over((min(xs), max(xs)), (_LEFT + 8, self.width - _RIGHT - 8), self.log_x),
             _Scale.over(y_range, (self.height - _BOTTOM - 6, _TOP), self.log_y),
         )
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from paredown.comparison import MetricComparison
+from paredown.comparison.comparison_verdicts import two_digits
 from paredown.errors import PareError
 from paredown.ids import id_array
-from paredown.markup import Markup, join, tag
+from paredown.markup import Markup, tag
 from paredown.report.charts import PALETTE, SOFT, Chart
 from paredown.report.exhibits import read_thumbnail
 from paredown.report.page import page
-from paredown.report.page_parts import card, clipped, numbers
+from paredown.report.page_parts import card, clipped, heat_table, numbers, scroll, shade, warning_card
 from paredown.score_files import provenance_in, score_files
 from paredown.scored_data import open_scored_data
 from paredown.sources import ImageSource
@@ -36,13 +37,11 @@ def comparison_page(comparison: MetricComparison, pictures: Mapping[int | str, b
     title = f"{len(comparison.metrics)} metrics compared"
     lead = [tag("p", sentence, class_="lead") for sentence in comparison.conclusions]
     counts = numbers({"metrics": len(comparison.metrics), "examples": f"{comparison.examples:,}"})
-    notes = tag("ul", *(tag("li", note) for note in comparison.notes), class_="warnings")
     return page(
         title,
-        card("Before you trust it", notes) if comparison.notes else Markup(""),
-        *(content for _, content in sections.values()),
-        navigation={anchor: text for anchor, (text, _) in sections.items()},
-        header=join(tag("h1", title), *lead, counts),
+        sections,
+        lead=[*lead, counts],
+        above=[warning_card(comparison.notes)],
         scripts=("elements.js", "drawn_page.js"),
     )
 
@@ -69,32 +68,19 @@ def disputed_pictures(comparison: MetricComparison, tables: Sequence[Path]) -> d
 
 def _correlations(found: MetricComparison) -> Markup:
     names = [clipped(found.metrics[place], 28) for place in found.order]
-    head = tag("tr", tag("td"), *(tag("th", name, scope="col") for name in names))
-    body = [
-        tag("tr", tag("th", names[row], scope="row"), *(_cell(float(found.spearman[a, b])) for b in found.order))
-        for row, a in enumerate(found.order)
-    ]
+    cells = [[_cell(float(found.spearman[a, b])) for b in found.order] for a in found.order]
+    table = heat_table("Rank correlations", names, zip(names, cells, strict=True))
     hint = (
         "Spearman's rank correlation of every pair; 1 means the same ranking, 0 nothing in common. Metrics that rank "
         "alike stand together."
     )
-    return card(
-        "How alike they rank",
-        _scroll(tag("table", tag("thead", head), tag("tbody", *body), class_="heat"), "Rank correlations"),
-        hint=hint,
-        anchor="correlations",
-    )
+    return card("How alike they rank", table, hint=hint, anchor="correlations")
 
 
 def _cell(rho: float) -> Markup:
     if not math.isfinite(rho):
         return tag("td", "-")
-    color = "var(--kept)" if rho > 0 else "var(--dropped)"
-    return tag(
-        "td",
-        f"{rho:.2f}".replace("-0.00", "0.00"),
-        style=f"background:color-mix(in srgb,{color} {45 * abs(rho):.0f}%,transparent)",
-    )
+    return tag("td", two_digits(rho), style=shade("kept" if rho > 0 else "dropped", 45 * abs(rho)))
 
 
 def _overlaps(found: MetricComparison) -> Markup:
@@ -169,8 +155,4 @@ def _costs(found: MetricComparison) -> Markup:
         "Reliability is how well the scores of one half of the networks predict those of the other, stepped up to all: "
         "a correlation with another metric can hardly exceed it."
     )
-    return card("What they cost", _scroll(table, "Costs"), hint=hint, anchor="costs")
-
-
-def _scroll(table: Markup, name: str) -> Markup:
-    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=name)
+    return card("What they cost", scroll(table, "Costs"), hint=hint, anchor="costs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +82,19 @@ def look_at_embeddings(
 
     They are looked for where they were when they were scored, then where the data are now: at `moved_to`.
     """
+    asked = {"trust_source": trust_source, "what": "scored examples", "option": "embeddings"}
+    find = partial(open_scored_vectors, rows.scores.provenance, rows.scores.ids, **asked)
     try:
-        source, places = _open_embeddings(rows, embeddings, trust_source)
+        try:
+            source, places = find(source=embeddings)
+        except PareError:
+            if embeddings is not None or moved_to is None:
+                raise
+            source, places = find(source=moved_to)
     except PareError as error:
         if embeddings is not None:
             raise
-        if moved_to is None:
-            return replace(NOTHING, note=told(error))
-        try:
-            source, places = _open_embeddings(rows, moved_to, trust_source)
-        except PareError as error_there:
-            return replace(NOTHING, note=told(error_there))
+        return replace(NOTHING, note=told(error))
     chosen = np.argsort(hash_ids(rows.scores.ids, seed=seed), kind="stable")[:MOST_POINTS]
     landmarks = np.sort(chosen[:LANDMARKS])
     vectors = source.gather(places[landmarks])
@@ -105,19 +108,6 @@ def look_at_embeddings(
     compared = len(rows.keep) <= MOST_COMPARED
     groups = find_duplicates(vectors, rows.rank[landmarks]) if compared else []
     return EmbeddingsShown(ranks, points[rows.row[ranks]], layout.method, groups, compared)
-
-
-def _open_embeddings(
-    rows: RankedRows, place: str | Path | None, trust_source: bool
-) -> tuple[VectorSource, NDArray[np.int64]]:
-    return open_scored_vectors(
-        rows.scores.provenance,
-        rows.scores.ids,
-        source=place,
-        trust_source=trust_source,
-        what="scored examples",
-        option="embeddings",
-    )
 
 
 def _place_others(

@@ -15,9 +15,10 @@ from paredown.version import __version__
 
 def page(
     title: str,
-    *content: Markup,
-    navigation: Mapping[str, str],
-    header: Markup,
+    sections: Mapping[str, tuple[str, Markup]],
+    *,
+    lead: Iterable[Markup],
+    above: Iterable[Markup] = (),
     scripts: Iterable[str],
     data: Mapping[str, Any] | None = None,
 ) -> str:
@@ -27,17 +28,18 @@ def page(
     data can do harm even if it were not escaped.
 
     Args:
-        title: of the window.
-        content: sections.
-        navigation: id of a section -> what the link to it says.
-        header: what stands above the sections.
+        title: of the window and of the page.
+        sections: id -> what the link to it says, and the content; those without content are left out.
+        lead: what stands below the title.
+        above: what stands above the sections, without a link.
         scripts: files of `assets`, which become one module, in this order.
         data: what the script reads, as JSON.
     """
     script = "\n".join(asset(name) for name in scripts)
     known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'sha256-{known}'"
-    links = [tag("a", text, href=f"#{anchor}") for anchor, text in navigation.items()]
+    shown = {anchor: section for anchor, section in sections.items() if section[1]}
+    links = [tag("a", text, href=f"#{anchor}") for anchor, (text, _) in shown.items()]
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -49,9 +51,9 @@ def page(
     body = tag(
         "body",
         tag("a", "Skip to the content", href="#content", class_="skip"),
-        tag("header", header, tag("nav", *links, aria_label="Sections")),
+        tag("header", tag("h1", title), *lead, tag("nav", *links, aria_label="Sections")),
         tag("noscript", tag("p", "Without JavaScript this page shows only its tables and texts.", class_="lead")),
-        tag("main", *content, id="content", tabindex="-1"),
+        tag("main", *above, *(content for _, content in shown.values()), id="content", tabindex="-1"),
         tag("footer", f"Made by paredown {__version__}. This file is complete: it loads nothing from anywhere."),
         tag("div", id="announcer", class_="unseen", role="status", aria_live="polite"),
         tag("script", _json(data or {}), type="application/json", id="data"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from paredown.errors import PareError
 from paredown.markup import Markup, join, tag
@@ -31,6 +31,42 @@ def numbers(pairs: Mapping[str, object]) -> Markup:
     return tag(
         "dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs.items()), class_="numbers"
     )
+
+
+def listed(warnings: Iterable[str]) -> Markup:
+    """Warnings one below the other; nothing if there are none."""
+    items = [tag("li", text) for text in warnings]
+    return tag("ul", *items, class_="warnings") if items else Markup("")
+
+
+def warning_card(warnings: Sequence[str]) -> Markup:
+    """What whoever trusts the page should know first; nothing if there is nothing."""
+    return card("Before you trust it", listed(warnings)) if warnings else Markup("")
+
+
+def scroll(table: Markup, name: str) -> Markup:
+    """A table that may be wider or longer than the page."""
+    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=name)
+
+
+def heat_table(
+    name: str,
+    columns: Iterable[str],
+    rows: Iterable[tuple[str, Iterable[Markup]]],
+    *,
+    corner: str | None = None,
+    class_: str = "heat",
+) -> Markup:
+    """A table of shaded cells with a heading for every row and column."""
+    first = tag("td") if corner is None else tag("th", corner)
+    head = tag("tr", first, *(tag("th", column, scope="col") for column in columns))
+    body = (tag("tr", tag("th", heading, scope="row"), *cells) for heading, cells in rows)
+    return scroll(tag("table", tag("thead", head), tag("tbody", *body), class_=class_), name)
+
+
+def shade(color: str, percent: float) -> str:
+    """The style of a cell in one of the colours of the style sheet."""
+    return f"background:color-mix(in srgb,var(--{color}) {percent:.0f}%,transparent)"
 
 
 def told(error: PareError) -> str:

@@ -69,10 +69,10 @@ def commands_of(record: Mapping[str, Any], out: str) -> list[str]:
         commands.append(f"paredown embed {quoted(images)} -o {quoted(_short_path(source['location']))}{options}")
         options = ""
     options += "".join(_metric_option(name, value) for name, value in record.get("options", {}).items())
+    floor = "" if recipe["quota"] != "none" else f" --balance {recipe['balance']}"
     commands.append(
         f"paredown prune {quoted(_short_path(source['location']))} --metric {record.get('metric')}{options}"
-        f"{selection_options(recipe)} --keep-fraction {recipe['keep_fraction']}"
-        f"{floor_option(recipe)} -o {quoted(out)}"
+        f"{selection_options(recipe)} --keep-fraction {recipe['keep_fraction']}{floor} -o {quoted(out)}"
     )
     return commands
 
@@ -87,11 +87,6 @@ def selection_options(recipe: Mapping[str, Any]) -> str:
     if recipe["mix_random"]:
         found += f" --mix-random {recipe['mix_random']}"
     return found + f" --seed {recipe['seed']}"
-
-
-def floor_option(recipe: Mapping[str, Any]) -> str:
-    """The floor, where a selection can have one."""
-    return "" if recipe["quota"] != "none" else f" --balance {recipe['balance']}"
 
 
 def _metric_option(name: str, value: Any) -> str:

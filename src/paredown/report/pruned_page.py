@@ -14,7 +14,7 @@ from paredown.report.costs_shown import describe_cost
 from paredown.report.embedding_map import MOST_COMPARED, NEAR_DUPLICATE, EmbeddingsShown
 from paredown.report.exhibits import Exhibits
 from paredown.report.page import page
-from paredown.report.page_parts import card, clipped, facts, numbers
+from paredown.report.page_parts import card, clipped, facts, heat_table, listed, numbers, scroll, shade, warning_card
 from paredown.report.provenance_shown import commands_of, facts_of, selection_options, warnings_of
 from paredown.report.recut_data import RankedRows
 from paredown.scores import Scores
@@ -73,15 +73,12 @@ class PrunedPage(NamedTuple):
             "cost": ("Cost", self._cost()),
             "provenance": ("How it was made", self._provenance()),
         }
-        shown = {anchor: entry for anchor, entry in sections.items() if entry[1]}
         title = f"{'What was kept of' if self.pruned else 'Scores of'} {clipped(self.name, 60)}"
         return page(
             title,
-            self._warnings(),
-            self._controls(),
-            *(content for _, content in shown.values()),
-            navigation={anchor: text for anchor, (text, _) in shown.items()},
-            header=join(tag("h1", title), *self._sentences(), self._numbers()),
+            sections,
+            lead=[self._sentences(), self._numbers()],
+            above=[self._warnings(), self._controls()],
             scripts=_SCRIPTS,
             data=self._data(),
         )
@@ -99,7 +96,7 @@ class PrunedPage(NamedTuple):
 
     # --- the top of the page ---------------------------------------------------------------------------------------
 
-    def _sentences(self) -> list[Markup]:
+    def _sentences(self) -> Markup:
         n, kept, scores = len(self.rows.keep), int(np.count_nonzero(self.rows.keep)), self.rows.scores
         recipe = self.rows.recipe or {}
         entry = METRICS.get(scores.metric)
@@ -111,7 +108,7 @@ class PrunedPage(NamedTuple):
             live("kept", f"{kept:,}"), f" of {n:,}", verb, live("share", f"{100 * kept / n:.3g} %"), f"): {way}"
         )
         first = join(first, "." if recipe.get("strategy") == "random" else f"{by}.")
-        return [tag("p", join(first, " ", self._about_floor(recipe)), class_="lead")]
+        return tag("p", join(first, " ", self._about_floor(recipe)), class_="lead")
 
     def _about_floor(self, recipe: Mapping[str, Any]) -> str:
         kind = self.rows.kind
@@ -152,9 +149,7 @@ class PrunedPage(NamedTuple):
             found.insert(
                 0, f"This page shows a random sample, {n:,} of {self.total:,} examples; its numbers are of the sample."
             )
-        if not found:
-            return Markup("")
-        return card("Before you trust it", tag("ul", *(tag("li", text) for text in found), class_="warnings"))
+        return warning_card(found)
 
     def _controls(self) -> Markup:
         rows = self.rows
@@ -179,12 +174,7 @@ class PrunedPage(NamedTuple):
         hidden = tag("input", type="hidden", id="floor", value=recipe["balance"]) if fixed else Markup("")
         reset = tag("button", "Reset", type="button", id="reset")
         counted = tag("strong", live("kept", ""), " kept")
-        command = tag(
-            "div",
-            tag("pre", "", id="recut-command", tabindex="0"),
-            tag("button", "Copy", type="button", data_copy="recut-command"),
-            class_="command",
-        )
+        command = _command("", "recut-command")
         body = join(sliders, hidden, tag("div", counted, download, reset, command, class_="row"))
         return tag(
             "section", tag("h2", "Try other settings", class_="unseen"), body, class_="card controls", id="controls"
@@ -226,17 +216,17 @@ class PrunedPage(NamedTuple):
             "b is the paper's balance: the smaller of two counts over the larger, averaged over all pairs of "
             f"{kinds}; 1 means that all are equally large. The line in each bar is the floor."
         )
-        largest = np.argsort(-counts, kind="stable")[:_CLASS_HISTOGRAMS]
-        small = tag(
-            "div", *(_small_histogram(groups.classes[code], int(code)) for code in largest), class_="small-histograms"
-        )
+        small = [
+            tag("figure", tag("figcaption", clipped(groups.classes[code], 32)), tag("div", data_histogram_of=code))
+            for code in np.argsort(-counts, kind="stable")[:_CLASS_HISTOGRAMS].tolist()
+        ]
         which = "" if len(rows) <= _CLASS_HISTOGRAMS else f", of the {_CLASS_HISTOGRAMS} largest {kinds}"
         return card(
             f"{kinds.capitalize()} before and after",
             search,
-            tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=f"Table of {kinds}"),
+            scroll(table, f"Table of {kinds}"),
             tag("h3", f"Scores per {kind}{which}", style="margin-top:20px"),
-            small,
+            tag("div", *small, class_="small-histograms"),
             hint=hint,
             anchor="groups",
         )
@@ -261,13 +251,11 @@ class PrunedPage(NamedTuple):
             "texts": "The beginning of each text. Click an id to copy it.",
             "none": "The page has no pictures of these examples. Click an id to copy it.",
         }[self.exhibits.kind]
-        note = self.exhibits.note
-        missing = tag("ul", tag("li", note), class_="warnings") if note else Markup("")
         everything = tag("option", "all", value="")
         choose = tag("label", f"Show {self.rows.kind}: ", tag("select", everything, id="gallery-class"))
         return card(
             "The hardest and easiest examples",
-            missing,
+            listed(filter(None, [self.exhibits.note])),
             tag("div", choose, class_="row"),
             tag("div", id="galleries"),
             hint=hint,
@@ -278,17 +266,20 @@ class PrunedPage(NamedTuple):
         shown = self.embeddings
         if not shown.compared and len(shown.ranks) == 0:
             return Markup("")
+        groups = Markup("")
         if not shown.compared:
             hint = (
                 f"Pairs are compared in sets of up to {MOST_COMPARED:,} examples, and this one is larger; `paredown "
                 "score --metric duplicates` finds them in larger ones."
             )
-            return card("Near-duplicates", hint=hint, anchor="alike")
-        if not shown.duplicates:
+        elif not shown.duplicates:
             hint = f"No two embeddings have a cosine of {NEAR_DUPLICATE} or more."
-            return card("Near-duplicates", hint=hint, anchor="alike")
-        hint = f"The largest groups of examples whose embeddings are connected by cosines of {NEAR_DUPLICATE} or more."
-        return card("Near-duplicates", tag("div", id="duplicates"), hint=hint, anchor="alike")
+        else:
+            hint = (
+                f"The largest groups of examples whose embeddings are connected by cosines of {NEAR_DUPLICATE} or more."
+            )
+            groups = tag("div", id="duplicates")
+        return card("Near-duplicates", groups, hint=hint, anchor="alike")
 
     def _map(self) -> Markup:
         shown = self.embeddings
@@ -337,9 +328,9 @@ class PrunedPage(NamedTuple):
         order = np.argsort(-sizes, kind="stable")[:_HEAT_ROWS]
         columns = np.sort(np.argsort(-table.sum(axis=0), kind="stable")[:_HEAT_COLUMNS])
         shown = table[order][:, columns].toarray()
-        head = tag("tr", tag("td"), *(tag("th", clipped(classes[c], 24), scope="col") for c in columns))
-        body = [
-            _heat_row(f"cluster {clusters[r]}", counts, int(sizes[r])) for r, counts in zip(order, shown, strict=True)
+        rows = [
+            (f"cluster {clusters[r]} ({sizes[r]:,})", _heat_cells(counts / max(1, sizes[r])))
+            for r, counts in zip(order, shown, strict=True)
         ]
         purity = float(table.max(axis=1).sum() / len(scores))
         hint = (
@@ -352,15 +343,8 @@ class PrunedPage(NamedTuple):
                 f" Shown are the largest: {len(order)} of {table.shape[0]:,} clusters and {len(columns)} of "
                 f"{table.shape[1]:,} classes."
             )
-        scroll = tag(
-            "div",
-            tag("table", tag("thead", head), tag("tbody", *body), class_="heat"),
-            class_="scroll",
-            tabindex="0",
-            role="region",
-            aria_label="Table of clusters and classes",
-        )
-        return card("Clusters and classes", scroll, hint=hint, anchor="clusters")
+        heat = heat_table("Table of clusters and classes", [clipped(classes[c], 24) for c in columns], rows)
+        return card("Clusters and classes", heat, hint=hint, anchor="clusters")
 
     # --- how it was made -------------------------------------------------------------------------------------------
 
@@ -374,15 +358,7 @@ class PrunedPage(NamedTuple):
         chosen = {name.replace("_", " "): value for name, value in recipe.items() if value is not None}
         commands = commands_of(self.record, self.path) if self.pruned and recipe else []
         again = [tag("h3", "The same again")] if commands else []
-        for number, command in enumerate(commands):
-            again.append(
-                tag(
-                    "div",
-                    tag("pre", command, id=f"command-{number}", tabindex="0"),
-                    tag("button", "Copy", type="button", data_copy=f"command-{number}"),
-                    class_="command",
-                )
-            )
+        again += [_command(command, f"command-{number}") for number, command in enumerate(commands)]
         return card(
             "How it was made",
             *again,
@@ -414,17 +390,13 @@ def cluster_table(scores: Scores) -> tuple[Any, NDArray[Any], tuple[str, ...]]:
     return table, clusters, scores.labels.classes
 
 
-def _heat_row(name: str, counts: NDArray[np.int64], total: int) -> Markup:
-    cells = []
-    for count in counts:
-        share = count / max(1, total)
-        shade = f"background:color-mix(in srgb,var(--kept) {45 * share:.0f}%,transparent)"
-        cells.append(tag("td", f"{100 * share:.0f}" if share >= 0.005 else "", style=shade))
-    return tag("tr", tag("th", f"{name} ({total:,})", scope="row"), *cells)
+def _heat_cells(shares: NDArray[np.float64]) -> list[Markup]:
+    return [tag("td", f"{100 * s:.0f}" if s >= 0.005 else "", style=shade("kept", 45 * s)) for s in shares]
 
 
-def _small_histogram(name: str, code: int) -> Markup:
-    return tag("figure", tag("figcaption", clipped(name, 32)), tag("div", data_histogram_of=code))
+def _command(text: str, name: str) -> Markup:
+    copy = tag("button", "Copy", type="button", data_copy=name)
+    return tag("div", tag("pre", text, id=name, tabindex="0"), copy, class_="command")
 
 
 def _slider(name: str, slider: str, label: str, value: float, most: float, least: float = 0.001) -> Markup:

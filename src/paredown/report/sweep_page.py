@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from paredown.errors import PareError
 from paredown.markup import Markup, join, tag
 from paredown.report.charts import INK, PALETTE, SOFT, Chart, Point
 from paredown.report.page import page
-from paredown.report.page_parts import card, clipped, facts, numbers
+from paredown.report.page_parts import card, clipped, facts, heat_table, listed, numbers, shade
 from paredown.sweeps import advice, compare_with_random, read_sweep
 from paredown.sweeps.pruning_verdicts import Effect, name_way
 from paredown.sweeps.summary import ComparisonWithRandom, curves_by_way
@@ -45,15 +46,9 @@ class SweepPage(NamedTuple):
             "frontier": ("Frontier and laws", self._frontier()),
             "runs": ("Runs", self._runs()),
         }
-        shown = {anchor: entry for anchor, entry in sections.items() if entry[1]}
         title = f"What the sweep {clipped(self.name, 50)} found"
-        return page(
-            title,
-            *(content for _, content in shown.values()),
-            navigation={anchor: text for anchor, (text, _) in shown.items()},
-            header=join(tag("h1", title), self._lead(), self._numbers()),
-            scripts=("elements.js", "drawn_page.js"),
-        )
+        lead = [self._lead(), self._numbers()]
+        return page(title, sections, lead=lead, scripts=("elements.js", "drawn_page.js"))
 
     def _rows(self) -> list[dict[str, Any]]:
         return [row for row in self.table.to_pylist() if row["status"] == "done"]
@@ -103,7 +98,7 @@ class SweepPage(NamedTuple):
             chart.curve("unpruned", whole, INK, line=False)
             if whole:
                 chart.level(whole[-1][1], f"error of all {whole[-1][0]:,.0f}")
-            for color, (fraction, points) in zip(_repeated(), sorted(curves.items()), strict=False):
+            for color, (fraction, points) in zip(cycle(PALETTE), sorted(curves.items()), strict=False):
                 chart.curve(f"keep {100 * fraction:g} %", [_percent(point) for point in points], color)
             charts.append(chart.svg())
         if not charts:
@@ -158,8 +153,8 @@ class SweepPage(NamedTuple):
             )
         failed = [row for row in self.table.to_pylist() if row["status"] == "failed"]
         reasons = sorted({str(row["reason"]) for row in failed})
-        told = tag("ul", *(tag("li", clipped(reason, 300)) for reason in reasons[:10]), class_="warnings")
-        return card("The runs", facts(values), told if reasons else Markup(""), anchor="runs")
+        told = listed(clipped(reason, 300) for reason in reasons[:10])
+        return card("The runs", facts(values), told, anchor="runs")
 
 
 def _frontier_chart(way: str, pruned: list[dict[str, Any]], random: list[dict[str, Any]]) -> tuple[Markup, str] | None:
@@ -202,28 +197,22 @@ def _difference_table(rows: list[ComparisonWithRandom]) -> Markup:
     sizes = sorted({row.initial_size for row in rows})
     at: Mapping[tuple[float, int], ComparisonWithRandom] = {(row.keep_fraction, row.initial_size): row for row in rows}
     largest = max((abs(row.difference) for row in rows), default=0.0) or 1.0
-    head = tag("tr", tag("th", "keep / initial size"), *(tag("th", f"{size:,}", scope="col") for size in sizes))
-    body = []
-    for fraction in sorted({row.keep_fraction for row in rows}):
-        cells = [_difference_cell(at.get((fraction, size)), largest) for size in sizes]
-        body.append(tag("tr", tag("th", f"{100 * fraction:g} %", scope="row"), *cells))
-    table = tag("table", tag("thead", head), tag("tbody", *body), class_="heat differences")
-    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label="Pruned minus random")
+    body = [
+        (f"{100 * fraction:g} %", [_difference_cell(at.get((fraction, size)), largest) for size in sizes])
+        for fraction in sorted({row.keep_fraction for row in rows})
+    ]
+    columns, corner = [f"{size:,}" for size in sizes], "keep / initial size"
+    return heat_table("Pruned minus random", columns, body, corner=corner, class_="heat differences")
 
 
 def _difference_cell(row: ComparisonWithRandom | None, largest: float) -> Markup:
     if row is None:
         return tag("td", "")
-    color = "var(--kept)" if row.difference < 0 else "var(--dropped)"
-    shade = f"background:color-mix(in srgb,{color} {40 * math.sqrt(abs(row.difference) / largest):.0f}%,transparent)"
+    style = shade("kept" if row.difference < 0 else "dropped", 40 * math.sqrt(abs(row.difference) / largest))
     noise = "" if math.isnan(row.difference_stderr) else f" ± {100 * row.difference_stderr:.2f}"
     text = f"{100 * row.difference:+.2f}{noise}"
-    return tag("td", text if row.effect is Effect.UNDECIDED else tag("strong", text), style=shade)
+    return tag("td", text if row.effect is Effect.UNDECIDED else tag("strong", text), style=style)
 
 
 def _percent(point: tuple[float, float, float]) -> Point:
     return point[0], 100 * point[1], 100 * point[2]
-
-
-def _repeated() -> list[str]:
-    return [*PALETTE] * 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -163,15 +163,10 @@ def is_sweep(path: Path) -> bool:
     return output is not None and output.kind == "sweep"
 
 
-class _Selected(NamedTuple):
-    rows: RankedRows
-    pruned: bool  # or else the selection is only proposed
-    of: int  # rows of the whole table, of which a sample may be shown
-
-
-def _selected(of: Any, *, metric: str | None, **selecting: Any) -> _Selected:
+def _selected(of: Any, *, metric: str | None, **selecting: Any) -> tuple[RankedRows, bool, int]:
+    """A selection, whether it was made or is only proposed, and how many rows the whole table has."""
     if isinstance(of, Selection):
-        return _Selected(RankedRows(of.scores, of.recipe, of.keep), True, of.n_examples)
+        return RankedRows(of.scores, of.recipe, of.keep), True, of.n_examples
     keep, total = None, 0
     if isinstance(of, str | Path):
         if not is_scores(of):
@@ -190,11 +185,11 @@ def _selected(of: Any, *, metric: str | None, **selecting: Any) -> _Selected:
             of = read_scores(of, metric=metric)
     total = max(total, len(of))
     if keep is not None:
-        return _Selected(RankedRows(of, of.provenance.get("selection"), keep), True, total)
+        return RankedRows(of, of.provenance.get("selection"), keep), True, total
     groups = of.labels is not None or of.clusters is not None
     selecting["balance"] = default_balance(selecting["balance"], groups=groups)
     settings = SelectionSettings(**selecting).check()
-    return _Selected(RankedRows(of, settings.recipe(len(of), None)), False, total)
+    return RankedRows(of, settings.recipe(len(of), None)), False, total
 
 
 def _check_own_selection(manifest: str | Path, selecting: dict[str, Any]) -> None:

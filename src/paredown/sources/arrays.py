@@ -25,7 +25,7 @@ from paredown.reading import (
 )
 from paredown.records import SEAL, is_intact
 from paredown.scores import Labels, join_labels
-from paredown.sources.base import OnError, Options, Skipped, VectorSource
+from paredown.sources.base import Options, VectorSource, read_each
 
 RECORD = "embed.json"  # what `paredown embed` notes beside the shards of a store
 _REMEDY = "Run `paredown embed` again."
@@ -88,7 +88,6 @@ class NpySource(VectorSource):
     """
 
     def __init__(self, path: Path, options: Options) -> None:
-        self.skipped = []
         self._record = read_record(path) if path.is_dir() else {}
         self.warnings = tuple(self._record.get("warnings", ()))
         ids, labels, files = options.ids, options.labels, [path]
@@ -97,7 +96,7 @@ class NpySource(VectorSource):
             files = sorted((f for f in path.glob("*.npy") if f not in columns.values()), key=natural_order)
             ids = load_column(columns["ids"]) if ids is None and columns["ids"].exists() else ids
             labels = load_column(columns["labels"]) if labels is None and columns["labels"].exists() else labels
-        self._shards = list(self._readable(files, options.on_error))
+        self._shards, self.skipped = read_each(files, _read_header, options.on_error)
         if path.is_dir() and self._shards and any(path.glob("*.parquet")):
             own_ids, own_labels = self._tables(options.memory)
             ids = own_ids if ids is None else ids
@@ -117,15 +116,6 @@ class NpySource(VectorSource):
         ids = np.arange(total) if ids is None else ids
         check_length(str(path), ids, total)
         self._describe(str(path), "npy", ids=ids, labels=labels)
-
-    def _readable(self, files: list[Path], on_error: OnError) -> Iterator[_Shard]:
-        for file in files:
-            try:
-                yield _read_header(file)
-            except PareError as error:
-                if on_error == "raise":
-                    raise
-                self.skipped.append(Skipped(file.name, str(error)))
 
     def _tables(self, memory: int | None) -> tuple[NDArray[Any], Labels | None]:
         """Ids, and labels if there are any, from the tables beside the shards."""

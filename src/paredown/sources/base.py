@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ from paredown.sources.image_decoding import Skipped, decode_image
 if TYPE_CHECKING:
     from PIL import Image
 
+T = TypeVar("T")
 OnError = Literal["raise", "skip"]
 
 BLOCK_BYTES = 16 * 2**20  # of float32 vectors in memory at once
@@ -43,6 +44,19 @@ class Options:
     split: str | None = None
     on_error: OnError = "raise"
     memory: int | None = MEMORY  # bytes that what is read whole may take
+
+
+def read_each(files: Iterable[Path], read: Callable[[Path], T], on_error: OnError) -> tuple[list[T], list[Skipped]]:
+    """What is read from some files, and those left out because they cannot be read, if that is allowed."""
+    results, skipped = [], []
+    for file in files:
+        try:
+            results.append(read(file))
+        except PareError as error:
+            if on_error == "raise":
+                raise
+            skipped.append(Skipped(file.name, str(error)))
+    return results, skipped
 
 
 class Source(Introduced, ABC):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from numpy.typing import ArrayLike
 
+from paredown.display import shorten
 from paredown.errors import PareError, argument
 from paredown.reading import check_name, check_regular, damaged
 from paredown.scores import Labels
@@ -185,12 +186,7 @@ def _folder_warnings(path: Path, prefix: str, found: _Listing, classes: set[str]
     empty = [name for name in top if "/" not in name and name not in classes]
     said: list[str] = []
     if ignored:
-        said.append(f"{path}: hidden and system folders are not read: {_some(ignored)}.")
+        said.append(f"{path}: hidden and system folders are not read: {shorten(ignored, _NAMED)}.")
     if empty:
-        said.append(f"{path}: folders without images are not classes: {_some(empty)}.")
+        said.append(f"{path}: folders without images are not classes: {shorten(empty, _NAMED)}.")
     return said
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

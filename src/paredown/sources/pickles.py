@@ -163,9 +163,8 @@ def _finished(value: Any) -> Any:
 
 
 def _dictionary(items: list[Any]) -> dict[Any, Any]:
-    if not all(
-        isinstance(key, str | bytes | int) for key in items[::2]
-    ):  # a deeply nested key would overflow the stack
+    # A deeply nested key would overflow the stack.
+    if not all(isinstance(key, str | bytes | int) for key in items[::2]):
         raise _RefusedError("it has a dictionary whose keys are not text")
     return dict(zip(items[::2], items[1::2], strict=True))
 

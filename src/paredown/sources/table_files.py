@@ -18,7 +18,7 @@ from paredown.errors import PareError, argument
 from paredown.ids import join_ids, name_rows, natural_order
 from paredown.reading import check_memory, check_rows, damaged, read_parquet, reading
 from paredown.scores import join_labels
-from paredown.sources.base import Options, Skipped, VectorSource
+from paredown.sources.base import Options, Skipped, VectorSource, read_each
 from paredown.sources.image_files import ImageFiles
 from paredown.text import quoted
 
@@ -32,19 +32,11 @@ PATH_COLUMNS = ("path", "image_path", "file_name", "filename", "image", "file")
 def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
     """Embeddings if there is a list column of numbers, otherwise a manifest of image paths."""
     files = sorted(path.glob("*.parquet"), key=natural_order) if path.is_dir() else [path]
-    skipped: list[Skipped] = []
-    readable: list[Path] = []
-    for file in files:
-        try:
-            _schema(file)
-            readable.append(file)
-        except PareError as error:
-            if options.on_error == "raise":
-                raise
-            skipped.append(Skipped(file.name, str(error)))
+    found, skipped = read_each(files, lambda file: (file, _schema(file)), options.on_error)
+    readable = [file for file, _ in found]
     if not readable:
         raise PareError(f"{path}: the source is empty; no readable Parquet file is in it.")
-    if options.columns.get("embedding") or any(_is_vector(field.type) for field in _schema(readable[0])):
+    if options.columns.get("embedding") or any(_is_vector(field.type) for field in found[0][1]):
         return ParquetSource(path, readable, options, skipped)
     tables = [read_parquet(file, memory=options.memory) for file in readable]
     with damaged(path, "table of images", remedy="The files have different columns; all must have the same."):

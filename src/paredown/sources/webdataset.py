@@ -20,7 +20,6 @@ from paredown.sources.image_files import IMAGE_SUFFIXES
 class Member(NamedTuple):
     """One file inside a tar, with the key of the example it belongs to."""
 
-    tar: Path
     info: tarfile.TarInfo
     key: str
     suffix: str  # ".jpg", ".cls", ...
@@ -54,7 +53,7 @@ def read_members(tar: Path, *, memory: int | None = MEMORY) -> Iterator[tuple[Me
                 data = b"" if stream is None else stream.read()
                 if len(data) != info.size:
                     raise tarfile.ReadError(f"{info.name} ends early")
-                yield Member(tar, info, key, suffix), data
+                yield Member(info, key, suffix), data
             _check_end(size, archive)
     except PareError:
         raise

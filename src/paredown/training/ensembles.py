@@ -45,12 +45,13 @@ class Ensemble(ABC):
         """All logits, (members, n, classes)."""
         return np.concatenate([logits for _, logits in self.blocks(examples)], axis=1)
 
+    def votes(self, examples: TrainingSet) -> NDArray[np.int64]:
+        """The class that each member predicts for each example, (members, n)."""
+        return np.concatenate([logits.argmax(axis=2) for _, logits in self.blocks(examples)], axis=1)
+
     def correct(self, examples: TrainingSet) -> NDArray[np.bool_]:
         """Which member classifies which example correctly, (members, n)."""
-        right = np.empty((self.members, len(examples)), bool)
-        for rows, logits in self.blocks(examples):
-            right[:, rows] = logits.argmax(axis=2) == examples.labels[rows]
-        return right
+        return self.votes(examples) == examples.labels
 
 
 @dataclass(frozen=True)

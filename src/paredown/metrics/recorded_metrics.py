@@ -152,7 +152,7 @@ def _watch(probes: Probes, metrics: list[str], members: int, epochs: int, uncert
             ]
         else:
             values = sums[metric].sum(axis=0) / members
-            halves = sums[metric] / np.maximum(counts, 1)[:, None]
+            halves = list(sums[metric] / np.maximum(counts, 1)[:, None])
         facts |= reliability_facts(metric, halves if members > 1 else None, members)
         fitted[metric] = probes.scores(metric, values, **facts)
     return fitted

@@ -10,8 +10,8 @@ from scipy.stats import spearmanr
 
 from paredown.errors import PareError
 from paredown.metrics import subset_estimates
-from paredown.metrics.disagreement import Votes, misclassified
-from paredown.metrics.reliability import EnsembleScores, models_needed, reliability_facts, spearman_brown
+from paredown.metrics.disagreement import ensemble_uncertainty, misclassified, sum_predictions
+from paredown.metrics.reliability import models_needed, reliability_facts, spearman_brown, split_half
 from paredown.metrics.subset_estimates import balanced_masks
 from paredown.metrics.subset_estimates import estimate_influence as influence
 from paredown.metrics.subset_estimates import estimate_memorization as memorization
@@ -42,15 +42,15 @@ def line(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_memorization_by_hand() -> None:
     # Example 0 is in models 0 and 1, of which one is right, and out of 2 and 3, which are both right: 1/2 - 1.
     # Example 1 is in 0, 2 and 3, right in two, and out of 1, which is right. Example 2 is in 1 and 2, both right.
-    np.testing.assert_allclose(memorization(MASKS, CORRECT).values, [0.5 - 1, 2 / 3 - 1, 1 - 0.5])
+    np.testing.assert_allclose(memorization(MASKS, CORRECT)[0], [0.5 - 1, 2 / 3 - 1, 1 - 0.5])
 
 
 def test_influence_by_hand() -> None:
     # On a test set of one example that models 0 and 2 get right.
     top, total = influence(MASKS, CORRECT, test_correct=table("1", "0", "1", "0"))
     expected = [1 / 2 - 1 / 2, 2 / 3 - 0, 1 / 2 - 1 / 2]
-    np.testing.assert_allclose(top.values, expected, atol=1e-7)
-    np.testing.assert_allclose(total.values, np.abs(expected), atol=1e-7)
+    np.testing.assert_allclose(top[0], expected, atol=1e-7)
+    np.testing.assert_allclose(total[0], np.abs(expected), atol=1e-7)
 
 
 def slow_influence(masks: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -76,11 +76,11 @@ def test_influence_on_examples_left_out_is_the_slow_one(models: int, block: int,
     correct = nearest_neighbour(masks, distance, labels)
     top, total = influence(masks, correct)
     slow_top, slow_total = slow_influence(masks, correct)
-    np.testing.assert_allclose(top.values, slow_top, atol=1e-6)
-    np.testing.assert_allclose(total.values, slow_total, atol=1e-5)
+    np.testing.assert_allclose(top[0], slow_top, atol=1e-6)
+    np.testing.assert_allclose(total[0], slow_total, atol=1e-5)
     if models == 40:
-        np.testing.assert_allclose(total.halves[0], slow_influence(masks[:20], correct[:20])[1], atol=1e-5)
-        np.testing.assert_allclose(top.halves[1], slow_influence(masks[20:], correct[20:])[0], atol=1e-6)
+        np.testing.assert_allclose(total[1], slow_influence(masks[:20], correct[:20])[1], atol=1e-5)
+        np.testing.assert_allclose(top[2], slow_influence(masks[20:], correct[20:])[0], atol=1e-6)
 
 
 def test_memorization_of_left_out_examples_is_exact() -> None:
@@ -90,7 +90,7 @@ def test_memorization_of_left_out_examples_is_exact() -> None:
     correct = nearest_neighbour(masks, distance, labels)
     np.fill_diagonal(distance, np.inf)
     lost = labels[distance.argmin(axis=1)] != labels  # wrong once it is gone; right before, as its own neighbour
-    np.testing.assert_array_equal(memorization(masks, correct).values, lost.astype(float))
+    np.testing.assert_array_equal(memorization(masks, correct)[0], lost.astype(float))
     assert 0 < lost.sum() < 50
 
 
@@ -99,7 +99,7 @@ def test_memorization_from_subsets_is_the_expected_value() -> None:
     n, size, models = 40, 28, 2000
     distance, labels = line(n)
     masks = balanced_masks(models, n, share=0.7, seed=0)
-    found = memorization(masks, nearest_neighbour(masks, distance, labels)).values
+    found = memorization(masks, nearest_neighbour(masks, distance, labels))[0]
     expected = np.empty(n)
     for i in range(n):
         same = labels[np.argsort(distance[i])[1:]] == labels[i]
@@ -177,7 +177,7 @@ def test_reliability_of_true_scores_with_noise(rng) -> None:
     signal = rng.standard_normal(20_000)
     halves = tuple(signal + rng.standard_normal(20_000) for _ in range(2))
     whole = np.mean(halves, axis=0)
-    facts = reliability_facts("memorization", EnsembleScores(whole, halves), 100)
+    facts = reliability_facts("memorization", halves, 100)
     assert facts["split_half"] == pytest.approx(0.5, abs=0.03)
     assert facts["reliability"] == pytest.approx(spearmanr(whole, signal).statistic ** 2, abs=0.03)
     assert facts["warnings"][0].startswith("memorization from 100 models is unsteady: reliability 0.6")
@@ -185,10 +185,10 @@ def test_reliability_of_true_scores_with_noise(rng) -> None:
 
 def test_noise_is_called_noise(rng) -> None:
     halves = tuple(rng.standard_normal(500) for _ in range(2))
-    facts = reliability_facts("influence_max", EnsembleScores(halves[0], halves), 120)
+    facts = reliability_facts("influence_max", halves, 120)
     assert facts["models"] == 120
     assert "influence_max from 120 models is noise: reliability 0." in facts["warnings"][0]
-    same = reliability_facts("memorization", EnsembleScores(halves[0], (halves[0], halves[0])), 120)
+    same = reliability_facts("memorization", (halves[0], halves[0]), 120)
     assert same["reliability"] == 1
     assert "warnings" not in same
 
@@ -197,7 +197,7 @@ def test_nearest_neighbours_are_reliably_memorized() -> None:
     distance, labels = line(200)
     masks = balanced_masks(200, 200, share=0.7, seed=0)
     correct = nearest_neighbour(masks, distance, labels)
-    assert memorization(masks, correct).split_half > 0.9
+    assert split_half(memorization(masks, correct)[1:]) > 0.9
 
 
 # --- uncertainty and errors of an ensemble -------------------------------------------------------------------------
@@ -206,19 +206,14 @@ def test_nearest_neighbours_are_reliably_memorized() -> None:
 def test_uncertainty_by_hand() -> None:
     # Two members agree on the first row, contradict each other on the second, and shrug together at the third.
     logits = np.log([[[0.9, 0.1], [0.9, 0.1], [0.5, 0.5]], [[0.9, 0.1], [0.1, 0.9], [0.5, 0.5]]])
-    whole = Votes.empty(3, 2)
-    for member in range(2):  # one after the other, in two blocks of rows
-        votes = Votes.empty(3, 2)
-        votes.add(slice(0, 2), logits[member : member + 1, :2])
-        votes.add(slice(2, 3), logits[member : member + 1, 2:])
-        votes.members = 1
-        whole.merge(votes)
+    members = [sum_predictions(logits[member : member + 1]) for member in range(2)]
+    whole = {name: members[0][name] + members[1][name] for name in members[0]}
     own = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1))
-    np.testing.assert_allclose(whole.uncertainty("entropy"), [own, np.log(2), np.log(2)])
-    np.testing.assert_allclose(whole.uncertainty("mutual_information"), [0, np.log(2) - own, 0], atol=1e-12)
-    np.testing.assert_allclose(whole.uncertainty("variation_ratio"), [0, 0.5, 0])
+    np.testing.assert_allclose(ensemble_uncertainty(whole, "entropy"), [own, np.log(2), np.log(2)])
+    np.testing.assert_allclose(ensemble_uncertainty(whole, "mutual_information"), [0, np.log(2) - own, 0], atol=1e-12)
+    np.testing.assert_allclose(ensemble_uncertainty(whole, "variation_ratio"), [0, 0.5, 0])
     with pytest.raises(PareError, match=r"unknown uncertainty 'entropie'; available: .* Did you mean 'entropy'"):
-        whole.uncertainty("entropie")
+        ensemble_uncertainty(whole, "entropie")
 
 
 def test_misclassified_by_hand() -> None:

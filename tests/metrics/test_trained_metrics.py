@@ -144,7 +144,7 @@ def test_memorization_agrees_with_leaving_one_out(rng) -> None:
     probes = load_probes(source, recipe, seed=0, pseudo_labels=False, k=None)
     masks = np.tile(~np.eye(20, dtype=bool), (2, 1))  # two networks less each example
     ensemble = train_ensemble(recipe, probes.examples, seeds=range(40), masks=masks)
-    exact = memorization(masks, ensemble.correct(probes.examples)).values
+    exact = memorization(masks, ensemble.correct(probes.examples))[0]
     by_heart = probes.examples.ids >= 16
     np.testing.assert_allclose(exact, by_heart, atol=0.1)
     found = subsets.train_on_subsets(source, metrics=["memorization"], seed=0, recipe=recipe, members=40, threads=1)

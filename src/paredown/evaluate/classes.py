@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.correlations import correlation, rank_correlation
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.ids import name_rows
 from paredown.standard_errors import standard_error
 
@@ -141,8 +141,7 @@ def compare_classes(
         level, correction: `gained` and `lost` hold the false discovery rate (`fdr`, Benjamini and Hochberg) or the
             chance of any false name (`holm`) below `level`.
     """
-    if correction not in ("fdr", "holm"):
-        raise unknown_name("correction", correction, ("fdr", "holm"))
+    check_known("correction", correction, ("fdr", "holm"))
     if not 0 < level < 1:
         raise PareError(f"level must be between 0 and 1, got {level}.")
     truth = np.asarray(labels)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.evaluate.image_operations import blur, disc, displace, line, rough_field, smooth_field, zoom
 from paredown.progress import Track, silent
 from paredown.standard_errors import share_error
@@ -45,8 +45,7 @@ def corrupt(images: ArrayLike, corruption: str, severity: int, *, seed: int = 0,
         first: row number of the first image, where a large set is corrupted part by part.
     """
     pixels = _check(images)
-    if corruption not in CORRUPTIONS:
-        raise unknown_name("corruption", corruption, CORRUPTIONS)
+    check_known("corruption", corruption, CORRUPTIONS)
     if severity not in SEVERITIES:
         raise PareError(f"severity must be a whole number from 1 to 5, got {severity!r}.")
     change, levels = CORRUPTIONS[corruption]

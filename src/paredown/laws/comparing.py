@@ -82,19 +82,6 @@ def compare(curve: Curve, laws: Sequence[str] = PAPER_LAWS, *, draws: int = BOOT
     for i in np.argsort(scores, kind="stable"):
         name, above = names[i], float(scores[i] - scores.min()) if np.isfinite(scores[i]) else np.inf
         contenders[name] = Contender(fits[name], above, float(weight[i]), left_out[name])
-    if not np.isfinite(scores).any():
-        return LawComparison(
-            verdict=LawVerdict.CANNOT_TELL,
-            law=None,
-            doubt=Doubt.NOISE_UNKNOWN,
-            best=names[0],
-            weight=0.0,
-            runner_up=None,
-            difference=Estimate(np.nan),
-            faster_than_power=np.nan,
-            predicts_best=_predicts_best(contenders),
-            contenders=contenders,
-        )
     return _judge(curve, contenders, draws, seed)
 
 
@@ -106,17 +93,20 @@ def _judge(curve: Curve, contenders: dict[str, Contender], draws: int, seed: int
     weight = dict(
         zip(champions, _akaike_weights(np.array([contenders[n].fit.aicc for n in champions.values()])), strict=True)
     )
-    family, *others = champions
-    best, runner_up = champions[family], champions[others[0]] if others else None
+    best, *others = champions.values() or contenders
+    runner_up = others[0] if champions and others else None
+    family = LAWS[best].family
     difference = _difference(curve, contenders, family, draws, seed) if runner_up else Estimate(np.nan)
     named = best
     plain = next((n for n in contenders if LAWS[n].family == family and not LAWS[n].asymptote), best)
     if contenders[plain].difference < _SIMPLER:
         named = plain
-    predicts_best = _predicts_best(contenders)
-    certain = float(weight[family])
+    predicts_best = min(contenders, key=lambda name: np.nan_to_num(contenders[name].left_out_error, nan=np.inf))
+    certain = float(weight.get(family, 0))
     verdict, doubt = LawVerdict.CANNOT_TELL, None
-    if runner_up is None:
+    if not champions:
+        doubt = Doubt.NOISE_UNKNOWN
+    elif runner_up is None:
         doubt = Doubt.ONE_FAMILY
     elif certain < _CERTAIN:
         doubt = Doubt.TOO_CLOSE
@@ -134,14 +124,10 @@ def _judge(curve: Curve, contenders: dict[str, Contender], draws: int, seed: int
         weight=certain,
         runner_up=runner_up,
         difference=difference,
-        faster_than_power=sum(float(w) for name, w in weight.items() if name != "power"),
+        faster_than_power=sum(float(w) for name, w in weight.items() if name != "power") if weight else np.nan,
         predicts_best=predicts_best,
         contenders=contenders,
     )
-
-
-def _predicts_best(contenders: Mapping[str, Contender]) -> str:
-    return min(contenders, key=lambda name: np.nan_to_num(contenders[name].left_out_error, nan=np.inf))
 
 
 def _difference(curve: Curve, contenders: dict[str, Contender], family: str, draws: int, seed: int) -> Estimate:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from paredown.errors import unknown_name
+from paredown.errors import check_known
 
 Array = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ def _log_factorial(x: Array) -> Array:
     return np.asarray(gammaln(x + 1))
 
 
-def _log_iterated_factorial(x: Array) -> Array:
+def _iterated_factorial(x: Array) -> Array:
     """Log of the product 1! 2! ... x!, linear between whole numbers."""
     whole = np.floor(x).astype(int)
     part = x - whole
@@ -64,19 +64,12 @@ LAWS = {
         Law("exponential", "exponential", "a exp(-b n)", ("a", "b"), coordinate=np.asarray),
         Law("exponential with asymptote", "exponential", "a exp(-b n) + c", ("a", "b", "c"), coordinate=np.asarray),
         Law("factorial", "factorial", "a / Gamma(b n + 1)", ("a", "b"), drop=_log_factorial),
-        Law(
-            "iterated factorial",
-            "iterated factorial",
-            "a / (1! 2! ... (b n)!)",
-            ("a", "b"),
-            drop=_log_iterated_factorial,
-        ),
+        Law("iterated factorial", "iterated factorial", "a / (1! 2! ... (b n)!)", ("a", "b"), drop=_iterated_factorial),
     )
 }
 
 
 def find_law(name: str) -> Law:
     """The law of a name; an unknown one raises with the list."""
-    if name not in LAWS:
-        raise unknown_name("law", name, LAWS)
+    check_known("law", name, LAWS)
     return LAWS[name]

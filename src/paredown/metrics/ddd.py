@@ -14,8 +14,8 @@ from paredown.errors import PareError
 from paredown.metrics.base import Training
 from paredown.metrics.disagreement import misclassified
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.probe_training import Probes, finished_part, load_probes
-from paredown.metrics.reliability import EnsembleScores, reliability_facts
+from paredown.metrics.probe_training import Probes, load_probes
+from paredown.metrics.reliability import reliability_facts
 from paredown.progress import Track, silent
 from paredown.sources import Source
 from paredown.training import Recipe, find_recipe
@@ -69,16 +69,16 @@ def fit_ddd(
         raise PareError(
             f"metric 'ddd' needs at least 1 member, 2 folds and 1 epoch, got {members}, {folds} and {epochs}."
         )
-    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, epochs=epochs, track=track)
+    common = {"pseudo_labels": pseudo_labels, "k": k, "epochs": epochs, "checkpoint": checkpoint, "track": track}
+    probes = load_probes(source, recipe, seed=seed, **common)
     fold = stratified_folds(probes.examples.labels, folds)
     kinds = diverse_recipes(probes.recipe, members)
     wrong, excess = np.empty((members, len(fold)), bool), np.empty((members, len(fold)))
     with torch_threads(threads):
         for member, kind in enumerate(kinds):
-            done = finished_part(checkpoint, f"ddd-{member:04d}", partial(_judge, probes, kind, member, fold, track))
+            done = probes.part(f"ddd-{member:04d}", partial(_judge, probes, kind, member, fold))
             wrong[member], excess[member] = done["wrong"], done["excess"]
     halves = [_count(wrong[half::2], excess[half::2]) for half in range(2)] if members > 1 else None
-    estimate = _count(wrong, excess)
     facts: dict[str, Any] = {
         "members": [_describe(kind) for kind in kinds],
         "folds": folds,
@@ -86,8 +86,8 @@ def fit_ddd(
         "accuracy": [float(1 - row.mean()) for row in wrong],
     }
     if halves is not None:
-        facts |= reliability_facts("ddd", EnsembleScores(estimate, (halves[0], halves[1])), members)
-    return probes.scores("ddd", estimate, **facts)
+        facts |= reliability_facts("ddd", halves, members)
+    return probes.scores("ddd", _count(wrong, excess), **facts)
 
 
 def ddd_trainings(
@@ -132,11 +132,11 @@ def stratified_folds(labels: NDArray[np.int64], folds: int) -> NDArray[np.int64]
     return fold
 
 
-def _judge(probes: Probes, kind: Recipe, member: int, fold: NDArray[np.int64], track: Track) -> Arrays:
+def _judge(probes: Probes, kind: Recipe, member: int, fold: NDArray[np.int64]) -> Arrays:
     """Train a network without each fold in turn; who is wrong, and by how much, about the fold left out."""
     folds = int(fold.max()) + 1
     masks = fold != np.arange(folds)[:, None]
-    ensemble = probes.train(range(member * folds, (member + 1) * folds), kind=kind, masks=masks, track=track)
+    ensemble = probes.train(range(member * folds, (member + 1) * folds), kind=kind, masks=masks)
     wrong, excess = np.empty(len(fold), bool), np.empty(len(fold))
     for rows, logits in ensemble.blocks(probes.examples):
         own = logits[fold[rows], np.arange(logits.shape[1])]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
-from numpy.typing import NDArray
 
 from paredown.checkpoint import Arrays, Checkpoint
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.probe_training import Probes, finished_part, load_probes, portions
-from paredown.metrics.reliability import EnsembleScores, reliability_facts
+from paredown.metrics.probe_training import load_probes
+from paredown.metrics.reliability import reliability_facts
 from paredown.metrics.subset_estimates import balanced_masks
 from paredown.metrics.uncertainty import variation_ratio
 from paredown.progress import Track, silent
@@ -56,31 +53,20 @@ def fit_variation_ratio(
         checkpoint: keeps the votes of every finished portion of networks.
         track: reports progress.
     """
-    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, epochs=epochs, track=track)
+    common = {"pseudo_labels": pseudo_labels, "k": k, "epochs": epochs, "checkpoint": checkpoint, "track": track}
+    probes = load_probes(source, recipe, seed=seed, **common)
     masks = balanced_masks(members, len(probes.examples), share=subset, seed=seed)
+
+    def vote(portion: range) -> Arrays:
+        ensemble = probes.train(portion, masks=masks[portion.start : portion.stop])
+        return {"votes": ensemble.votes(probes.examples)}
+
     with torch_threads(threads):
-        votes = _votes(probes, masks, checkpoint, track)
+        votes = np.concatenate([done["votes"] for done in probes.portions("votes", members, vote)])
     values = variation_ratio(votes, trained_on=masks)
     halves = None
     parts = slice(0, members // 2), slice(members // 2, members)
     if all((~masks[part]).any(axis=0).all() for part in parts):
-        first, second = (variation_ratio(votes[part], trained_on=masks[part]) for part in parts)
-        halves = first, second
-    reliable = reliability_facts("variation_ratio", EnsembleScores(values, halves), members)
+        halves = [variation_ratio(votes[part], trained_on=masks[part]) for part in parts]
+    reliable = reliability_facts("variation_ratio", halves, members)
     return probes.scores("variation_ratio", values, epochs=probes.epochs, subset=subset, **reliable)
-
-
-def _votes(probes: Probes, masks: NDArray[np.bool_], checkpoint: Checkpoint | None, track: Track) -> NDArray[np.int64]:
-    """The class that each member predicts for each example, (members, n)."""
-
-    def vote(portion: range) -> Arrays:
-        ensemble = probes.train(portion, masks=masks[portion.start : portion.stop], track=track)
-        blocks = [logits.argmax(axis=2) for _, logits in ensemble.blocks(probes.examples)]
-        return {"votes": np.concatenate(blocks, axis=1)}
-
-    return np.concatenate(
-        [
-            finished_part(checkpoint, f"votes-{portion.start:04d}", partial(vote, portion))["votes"]
-            for portion in portions(probes.recipe, len(masks))
-        ]
-    )

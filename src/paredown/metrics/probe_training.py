@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,24 @@ class Probes:
     hashes: NDArray[np.uint64]  # ascending, one per example
     seed: int
     facts: dict[str, Any]
+    checkpoint: Checkpoint | None
+    track: Track
 
     def train(self, members: range, *, kind: Recipe | None = None, **how: Any) -> Ensemble:
         """The networks of some members, of another kind than the recipe's if given; for `how` see `train_ensemble`."""
         seeds = member_seeds(self.seed, members.start, members.stop)
-        return train_ensemble(kind or self.recipe, self.examples, **{"seeds": seeds, "epochs": self.epochs} | how)
+        how = {"seeds": seeds, "epochs": self.epochs, "track": self.track} | how
+        return train_ensemble(kind or self.recipe, self.examples, **how)
+
+    def part(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+        """The arrays of a part of the work, which a checkpoint keeps."""
+        return make() if self.checkpoint is None else self.checkpoint.part(name, make)
+
+    def portions(self, name: str, members: int, make: Callable[[range], Arrays]) -> Iterator[Arrays]:
+        """What `make` says of the members that train together; a killed run redoes at most one such portion."""
+        size = MEMBERS_AT_ONCE if trains_stacked(self.recipe) else 1
+        for first in range(0, members, size):
+            yield self.part(f"{name}-{first:04d}", partial(make, range(first, min(first + size, members))))
 
     def scores(self, metric: str, values: NDArray[np.floating], **facts: Any) -> FrozenScores:
         """A fitted metric from one value per example."""
@@ -59,6 +73,7 @@ def load_probes(
     pseudo_labels: bool,
     k: int | None,
     epochs: int | None = None,
+    checkpoint: Checkpoint | None = None,
     track: Track = silent,
 ) -> Probes:
     """Read the examples for training; with `pseudo_labels`, clusters of their embeddings take the place of labels."""
@@ -77,7 +92,8 @@ def load_probes(
         raise PareError(f"{source.location}: training needs at least two classes, and all examples are of one.")
     hashes = hash_ids(examples.ids, seed=seed)
     order = np.argsort(hashes)
-    return Probes(recipe, examples.take(order), epochs or recipe.epochs, hashes[order], seed, facts)
+    epochs = epochs or recipe.epochs
+    return Probes(recipe, examples.take(order), epochs, hashes[order], seed, facts, checkpoint, track)
 
 
 def trainings_on_subsets(
@@ -105,14 +121,3 @@ def member_seeds(seed: int, first: int, last: int) -> list[int]:
     return [
         int(np.random.SeedSequence([seed, member]).generate_state(1, np.uint32)[0]) for member in range(first, last)
     ]
-
-
-def portions(recipe: Recipe, members: int) -> list[range]:
-    """Members that are trained together, and of which a killed run redoes at most one portion."""
-    size = MEMBERS_AT_ONCE if trains_stacked(recipe) else 1
-    return [range(first, min(first + size, members)) for first in range(0, members, size)]
-
-
-def finished_part(checkpoint: Checkpoint | None, name: str, make: Callable[[], Arrays]) -> Arrays:
-    """The arrays of a part of the work, which a checkpoint keeps."""
-    return make() if checkpoint is None else checkpoint.part(name, make)

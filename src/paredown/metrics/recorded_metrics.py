@@ -15,11 +15,10 @@ import numpy as np
 from paredown.checkpoint import Arrays, Checkpoint
 from paredown.errors import PareError, check_known, check_least
 from paredown.metrics.base import Training
-from paredown.metrics.disagreement import UNCERTAINTIES, Votes
+from paredown.metrics.disagreement import UNCERTAINTIES, ensemble_uncertainty, sum_predictions
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.prediction_arrays import Values
-from paredown.metrics.probe_training import Probes, finished_part, load_probes, portions
-from paredown.metrics.reliability import EnsembleScores, reliability_facts
+from paredown.metrics.probe_training import Probes, load_probes
+from paredown.metrics.reliability import reliability_facts
 from paredown.progress import Track, silent
 from paredown.recorder import RECORDED, Recorder
 from paredown.sources import Source
@@ -99,7 +98,8 @@ def watch_training(
     if uncertainty != UNCERTAINTIES[0] and ACTIVE not in metrics:
         raise PareError(f"uncertainty is an option of metric {ACTIVE!r}, which was not asked for.")
     check_least(1, members=members)
-    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, epochs=epochs, track=track)
+    common = {"pseudo_labels": pseudo_labels, "k": k, "epochs": epochs, "checkpoint": checkpoint, "track": track}
+    probes = load_probes(source, recipe, seed=seed, **common)
     members = members or probes.recipe.probe_members
     of_features = [metric for metric in metrics if metric in _OF_FEATURES]
     if of_features and not trains_stacked(probes.recipe):
@@ -117,7 +117,7 @@ def watch_training(
     with torch_threads(threads):
         for length in sorted(set(lengths.values())):
             together = [metric for metric in metrics if lengths[metric] == length]
-            fitted |= _watch(probes, together, members, length, uncertainty, checkpoint, track)
+            fitted |= _watch(probes, together, members, length, uncertainty)
     return {metric: fitted[metric] for metric in metrics}
 
 
@@ -133,69 +133,48 @@ def watched_trainings(
     ]
 
 
-def _watch(
-    probes: Probes,
-    metrics: list[str],
-    members: int,
-    epochs: int,
-    uncertainty: str,
-    checkpoint: Checkpoint | None,
-    track: Track,
-) -> dict[str, FrozenScores]:
+def _watch(probes: Probes, metrics: list[str], members: int, epochs: int, uncertainty: str) -> dict[str, FrozenScores]:
     """All metrics of one training; members of odd and of even number are added up apart, to compare the halves."""
-    n, classes = len(probes.examples), len(probes.examples.classes)
-    recorded = [metric for metric in metrics if metric in RECORDED]
-    sums = {metric: np.zeros((2, n)) for metric in recorded}
-    votes = [Votes.empty(n, classes) for _ in range(2)] if ACTIVE in metrics else []
-    for portion in portions(probes.recipe, members):
-        watch = partial(_watch_portion, probes, recorded, ACTIVE in metrics, portion, epochs, track)
-        done = finished_part(checkpoint, f"watch-{epochs}-{portion.start:04d}", watch)
-        for metric in recorded:
-            sums[metric] += done[metric]
-        for half, counted in enumerate(votes):
-            counted.merge(Votes.loaded({field: done[f"{field}_{half}"] for field in Votes.FIELDS}))
-    fitted: dict[str, FrozenScores] = {}
-
-    def fit(metric: str, values: Values, halves: list[Values], **facts: Any) -> None:
-        scores = EnsembleScores(values, (halves[0], halves[1]) if members > 1 else None)
-        facts = {"members": members, "epochs": epochs, **facts, **reliability_facts(metric, scores, members)}
+    watch = partial(_watch_portion, probes, metrics, epochs)
+    sums: Arrays = {}
+    for done in probes.portions(f"watched-{epochs}", members, watch):
+        sums = {name: sums[name] + value if sums else value for name, value in done.items()}
+    counts = np.array([(members + 1) // 2, members // 2])
+    fitted = {}
+    for metric in metrics:
+        facts: dict[str, Any] = {"members": members, "epochs": epochs}
+        if metric == ACTIVE:
+            facts["uncertainty"] = uncertainty
+            values = ensemble_uncertainty({name: value.sum(axis=0) for name, value in sums.items()}, uncertainty)
+            halves = [
+                ensemble_uncertainty({name: value[half] for name, value in sums.items()}, uncertainty)
+                for half in np.flatnonzero(counts)
+            ]
+        else:
+            values = sums[metric].sum(axis=0) / members
+            halves = list(sums[metric] / np.maximum(counts, 1)[:, None])
+        facts |= reliability_facts(metric, halves if members > 1 else None, members)
         fitted[metric] = probes.scores(metric, values, **facts)
-
-    counts = (members + 1) // 2, members // 2
-    for metric in recorded:
-        halves = [total / max(count, 1) for total, count in zip(sums[metric], counts, strict=True)]
-        fit(metric, sums[metric].sum(axis=0) / members, halves)
-    if votes:
-        first, second = votes
-        halves = [half.uncertainty(uncertainty) for half in votes if half.members]
-        first.merge(second)
-        fit(ACTIVE, first.uncertainty(uncertainty), halves, uncertainty=uncertainty)
     return fitted
 
 
-def _watch_portion(
-    probes: Probes, recorded: list[str], with_votes: bool, portion: range, epochs: int, track: Track
-) -> Arrays:
-    """Train some members, and add up their scores and predictions by odd and even number."""
-    examples, classes = probes.examples, len(probes.examples.classes)
-    recorders = (
-        [Recorder(len(examples), classes, window=WINDOW, tdds="tdds" in recorded) for _ in portion]
-        if recorded
-        else None
-    )
+def _watch_portion(probes: Probes, metrics: list[str], epochs: int, portion: range) -> Arrays:
+    """Train some members, and add up their scores and predictions by odd and even number, (2, ...)."""
+    examples, n, classes = probes.examples, len(probes.examples), len(probes.examples.classes)
+    recorded = [metric for metric in metrics if metric in RECORDED]
+    recorders = [Recorder(n, classes, window=WINDOW, tdds="tdds" in recorded) for _ in portion] if recorded else None
     with_features = not _OF_FEATURES.isdisjoint(recorded)
-    ensemble = probes.train(portion, epochs=epochs, recorders=recorders, with_features=with_features, track=track)
+    ensemble = probes.train(portion, epochs=epochs, recorders=recorders, with_features=with_features)
     halves = np.array(portion) % 2
-    arrays: Arrays = {metric: np.zeros((2, len(examples))) for metric in recorded}
+    arrays: Arrays = {metric: np.zeros((2, n)) for metric in recorded}
     for metric in recorded:
         for half, recorder in zip(halves, recorders or (), strict=True):
             arrays[metric][half] += recorder.scores(metric).values
-    if with_votes:
-        votes = [Votes.empty(len(examples), classes) for _ in range(2)]
+    if ACTIVE in metrics:
+        arrays |= {name: np.empty((2, n, classes)) for name in ("probabilities", "votes")}
+        arrays |= {name: np.empty((2, n)) for name in ("entropies", "members")}
         for rows, logits in ensemble.blocks(examples):
             for half in range(2):
-                votes[half].add(rows, logits[halves == half])
-        for half in range(2):
-            votes[half].members += int((halves == half).sum())
-            arrays |= {f"{field}_{half}": np.asarray(getattr(votes[half], field)) for field in Votes.FIELDS}
+                for name, total in sum_predictions(logits[halves == half]).items():
+                    arrays[name][half, rows] = total
     return arrays

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,24 +15,16 @@ _STEADY = 0.7  # the reliability below which the result carries a warning
 _NOISE = 0.3  # and that below which the warning says noise
 
 
-class EnsembleScores(NamedTuple):
-    """Scores from all models, and the same from two halves of them, if any, which tell how far to trust them."""
-
-    values: Values
-    halves: tuple[Values, Values] | None
-
-    @property
-    def split_half(self) -> float:
-        """Spearman's correlation of the two halves over the examples that both could score."""
-        assert self.halves is not None
-        first, second = self.halves
-        both = np.isfinite(first) & np.isfinite(second)
-        return rank_correlation(first[both], second[both], constant=0.0) if both.sum() > 2 else 0.0
+def split_half(halves: Sequence[Values]) -> float:
+    """Spearman's correlation of the scores from two halves of the models, over the examples that both could score."""
+    first, second = halves
+    both = np.isfinite(first) & np.isfinite(second)
+    return rank_correlation(first[both], second[both], constant=0.0) if both.sum() > 2 else 0.0
 
 
-def spearman_brown(split_half: float) -> float:
+def spearman_brown(half: float) -> float:
     """The reliability of the whole from the correlation of its halves."""
-    return 2 * split_half / (1 + split_half) if split_half > 0 else 0.0
+    return 2 * half / (1 + half) if half > 0 else 0.0
 
 
 def models_needed(models: int, reliability: float) -> int | None:
@@ -41,11 +34,14 @@ def models_needed(models: int, reliability: float) -> int | None:
     return math.ceil(models * _STEADY * (1 - reliability) / (reliability * (1 - _STEADY)))
 
 
-def reliability_facts(metric: str, scores: EnsembleScores, models: int) -> dict[str, Any]:
-    """What a user should know of the scores: how many models, how reliable, and a warning where it is not."""
-    if scores.halves is None:
+def reliability_facts(metric: str, halves: Sequence[Values] | None, models: int) -> dict[str, Any]:
+    """What a user should know of scores: how many models, how reliable, and a warning where it is not.
+
+    `halves` are the scores from either half of the models, if there are any, which tell how far to trust the whole.
+    """
+    if halves is None:
         return {"models": models}
-    half = scores.split_half
+    half = split_half(halves)
     whole = spearman_brown(half)
     facts: dict[str, Any] = {"models": models, "split_half": half, "reliability": whole}
     if whole < _STEADY:

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.errors import PareError
 from paredown.ids import name_rows
 from paredown.metrics.prediction_arrays import Mask, Values, read_bools
-from paredown.metrics.reliability import EnsembleScores
 
 _BLOCK = 2_048  # examples on each side of a block of pairs: some 200 MB of temporaries
 
@@ -40,7 +39,7 @@ def memorization(correct: ArrayLike, trained_on: ArrayLike) -> Values:
         correct: whether each model classifies each example rightly, (models, examples).
         trained_on: whether each model trained on each example, (models, examples).
     """
-    return estimate_memorization(*_read_tables(correct, trained_on)).values
+    return estimate_memorization(*_read_tables(correct, trained_on))[0]
 
 
 def influence(correct: ArrayLike, trained_on: ArrayLike, *, test_correct: ArrayLike | None = None) -> Influence:
@@ -67,7 +66,7 @@ def influence(correct: ArrayLike, trained_on: ArrayLike, *, test_correct: ArrayL
     if tests is not None and len(tests) != len(masks):
         raise PareError(f"test_correct must have a row for each of the {len(masks)} models, got {len(tests)}.")
     top, total = estimate_influence(masks, right, test_correct=tests)
-    return Influence(top.values, total.values)
+    return Influence(top[0], total[0])
 
 
 def _read_tables(correct: ArrayLike, trained_on: ArrayLike) -> tuple[Mask, Mask]:
@@ -106,24 +105,20 @@ def balanced_masks(models: int, n: int, *, share: float, seed: int) -> Mask:
     return masks
 
 
-def estimate_memorization(masks: Mask, correct: Mask) -> EnsembleScores:
-    """`memorization` from all models, and from two halves of them."""
+def estimate_memorization(masks: Mask, correct: Mask) -> Values:
+    """`memorization` from all models, and from the two halves of them, (3, n)."""
     _check(masks, correct)
-    halves = _halves(len(masks))
-    counts = [_memorization_counts(masks[half], correct[half]) for half in halves]
-    whole = tuple(first + second for first, second in zip(*counts, strict=True))
-    return EnsembleScores(_difference(*whole), (_difference(*counts[0]), _difference(*counts[1])))
+    scores = []
+    for models in (slice(None), *_halves(len(masks))):
+        inside, right = masks[models], correct[models]
+        with_ = inside.sum(axis=0)
+        right_with = (inside & right).sum(axis=0)
+        scores.append(_difference(right_with, with_, right.sum(axis=0) - right_with, len(inside) - with_))
+    return np.stack(scores)
 
 
-def _memorization_counts(masks: Mask, correct: Mask) -> tuple[Values, Values, Values, Values]:
-    inside, right, both = masks.sum(axis=0), correct.sum(axis=0), (masks & correct).sum(axis=0)
-    return tuple(x.astype(float) for x in (both, inside, right - both, len(masks) - inside))  # type: ignore[return-value]
-
-
-def estimate_influence(
-    masks: Mask, correct: Mask, *, test_correct: Mask | None = None
-) -> tuple[EnsembleScores, EnsembleScores]:
-    """Both of `influence` from all models, and from two halves of them.
+def estimate_influence(masks: Mask, correct: Mask, *, test_correct: Mask | None = None) -> tuple[Values, Values]:
+    """Both of `influence` from all models, and from the two halves of them, (3, n) each.
 
     Pairs are visited in blocks, one matrix product per block and half of the models, so memory does not grow with n
     squared.
@@ -156,7 +151,7 @@ def estimate_influence(
     with np.errstate(divide="ignore", invalid="ignore"):
         sums *= others / pairs
     tops[pairs == 0] = np.nan
-    return EnsembleScores(tops[0], (tops[1], tops[2])), EnsembleScores(sums[0], (sums[1], sums[2]))
+    return tops, sums
 
 
 def _pair_counts(inside: NDArray[np.float32], tested: Mask, apart: Mask | None) -> tuple[Any, Any, Any, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from paredown.checkpoint import Arrays, Checkpoint
 from paredown.errors import PareError, check_known
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.probe_training import Probes, finished_part, load_probes, portions
+from paredown.metrics.probe_training import Probes, load_probes
 from paredown.metrics.reliability import reliability_facts
 from paredown.metrics.subset_estimates import balanced_masks, estimate_influence, estimate_memorization
 from paredown.progress import Track, silent
@@ -66,11 +65,12 @@ def train_on_subsets(
         raise PareError(
             "test is an option of the influence metrics; memorization is measured on the examples themselves."
         )
-    probes = load_probes(source, recipe, seed=seed, pseudo_labels=pseudo_labels, k=k, epochs=epochs, track=track)
-    tests = None if test is None else _load_test(test, probes, pseudo_labels, track)
+    common = {"pseudo_labels": pseudo_labels, "k": k, "epochs": epochs, "checkpoint": checkpoint, "track": track}
+    probes = load_probes(source, recipe, seed=seed, **common)
+    tests = None if test is None else _load_test(test, probes, pseudo_labels)
     masks = balanced_masks(members, len(probes.examples), share=subset, seed=seed)
     with torch_threads(threads):
-        correct, test_correct = _answers(probes, masks, tests, checkpoint, track)
+        correct, test_correct = _answers(probes, masks, tests)
     known: dict[str, Any] = {
         "epochs": probes.epochs,
         "subset": subset,
@@ -87,35 +87,28 @@ def train_on_subsets(
     fitted = {}
     for metric in metrics:
         facts = known | ({} if metric == "memorization" else measured_on)
-        facts |= reliability_facts(metric, estimates[metric], members)
-        fitted[metric] = probes.scores(metric, estimates[metric].values, **facts)
+        whole, *halves = estimates[metric]
+        fitted[metric] = probes.scores(metric, whole, **facts, **reliability_facts(metric, halves, members))
     return fitted
 
 
-def _load_test(test: str | Path | Source, probes: Probes, pseudo_labels: bool, track: Track) -> TrainingSet:
+def _load_test(test: str | Path | Source, probes: Probes, pseudo_labels: bool) -> TrainingSet:
     if pseudo_labels:
         raise PareError("a test set has labels, and pseudo_labels have no meaning for it; give one or the other.")
-    return load_examples(open_source(test), probes.recipe, like=probes.examples, track=track)
+    return load_examples(open_source(test), probes.recipe, like=probes.examples, track=probes.track)
 
 
 def _answers(
-    probes: Probes,
-    masks: NDArray[np.bool_],
-    tests: TrainingSet | None,
-    checkpoint: Checkpoint | None,
-    track: Track,
+    probes: Probes, masks: NDArray[np.bool_], tests: TrainingSet | None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
     """Which model is right about which example, (models, n), and about which test example."""
     asked = {"correct": probes.examples} | ({} if tests is None else {"tests": tests})
 
     def answer(portion: range) -> Arrays:
-        ensemble = probes.train(portion, masks=masks[portion.start : portion.stop], track=track)
+        ensemble = probes.train(portion, masks=masks[portion.start : portion.stop])
         return {key: np.packbits(ensemble.correct(examples), axis=1) for key, examples in asked.items()}
 
-    done = [
-        finished_part(checkpoint, f"subsets-{portion.start:04d}", partial(answer, portion))
-        for portion in portions(probes.recipe, len(masks))
-    ]
+    done = list(probes.portions("subsets", len(masks), answer))
     answers = {
         key: np.unpackbits(np.concatenate([part[key] for part in done]), axis=1, count=len(examples)).astype(bool)
         for key, examples in asked.items()

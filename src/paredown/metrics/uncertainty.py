@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -72,6 +74,6 @@ def entropy_of_softmax(p: Values, shifted: Values, total: Values) -> Values:
     return np.log(total) - column_sums(shifted)
 
 
-def vote_variation(counts: Values, members: int | NDArray[np.integer]) -> Values:
+def vote_variation(counts: Values, members: int | NDArray[Any]) -> Values:
     """The same from the number of votes for each class, (examples, classes)."""
     return 1 - counts.max(axis=1) / members

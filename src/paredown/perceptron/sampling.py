@@ -10,15 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError, argument, fraction_hint, unknown_name
+from paredown.errors import PareError, argument, check_known, check_least
 from paredown.perceptron.max_margin_solver import max_margin_signed
+from paredown.theory.validation import fraction
 from paredown.threads import one_blas_thread
 
 Array = NDArray[np.float64]
-
-SIMULATED_STRATEGIES = ("hard", "easy", "window", "random")
-PROBES = ("angle", "trained")
-HARDNESSES = ("field", "margin")
 
 
 class Draw(NamedTuple):
@@ -52,22 +49,13 @@ class Setting:
     hardness: str = "field"
 
     def __post_init__(self) -> None:
-        for kind, given, known in (
-            ("strategy", self.strategy, SIMULATED_STRATEGIES),
-            ("probe", self.probe, PROBES),
-            ("hardness", self.hardness, HARDNESSES),
-        ):
-            if given not in known:
-                raise unknown_name(kind, given, known)
+        check_known("strategy", self.strategy, ("hard", "easy", "window", "random"))
+        check_known("probe", self.probe, ("angle", "trained"))
+        check_known("hardness", self.hardness, ("field", "margin"))
         if not (math.isfinite(self.alpha_prune) and self.alpha_prune > 0):
             raise PareError(f"{argument('alpha_prune')} must be a positive number, got {self.alpha_prune}.")
-        if not 0 < self.keep_fraction <= 1:
-            raise PareError(
-                f"{argument('keep_fraction')} must be in (0, 1], got {self.keep_fraction:g}."
-                f"{fraction_hint(self.keep_fraction)}"
-            )
-        if self.n_features < 2:
-            raise PareError(f"{argument('n_features')} must be at least 2, got {self.n_features}.")
+        fraction("keep_fraction", self.keep_fraction)
+        check_least(2, n_features=self.n_features)
         if self.theta is not None and not 0 <= self.theta <= 90:
             raise PareError(f"{argument('theta')} must be in [0, 90] degrees, got {self.theta}.")
         if self.theta is not None and self.probe == "trained":
@@ -75,8 +63,7 @@ class Setting:
                 f"theta = {self.theta} was given with probe='trained', whose angle follows from its training. "
                 "Leave theta out and set probe_epochs, or use probe='angle'."
             )
-        if self.probe_epochs < 1:
-            raise PareError(f"{argument('probe_epochs')} must be at least 1, got {self.probe_epochs}.")
+        check_least(1, probe_epochs=self.probe_epochs)
         if (self.window is None) == (self.strategy == "window"):
             raise PareError(
                 f"strategy={self.strategy!r} with window={self.window}: a window (a, b) belongs to strategy='window', "

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError, argument
-from paredown.perceptron.sampling import Draw, Setting, window_mass
-from paredown.perceptron.simulation_jobs import run_draws
+from paredown.errors import PareError, check_least
+from paredown.perceptron.sampling import Draw, Setting, run_draw, window_mass
 from paredown.progress import Track, silent
 from paredown.standard_errors import standard_error
+from paredown.workers import available_cores, run_jobs
+
+SHORT_JOB_SECONDS = 2.0  # starting workers takes about half a second
+_JOBS_PER_WORKER = 8  # a draw may take less than a millisecond, so a job is several
 
 
 def _mean(name: str, doc: str) -> Any:
@@ -108,8 +114,46 @@ def simulate(
         probe_epochs=probe_epochs,
         hardness=hardness,
     )
-    for name, value, smallest in (("draws", draws, 1), ("seed", seed, 0), ("workers", workers, 1)):
-        if value is not None and value < smallest:
-            raise PareError(f"{argument(name)} must be at least {smallest}, got {value}.")
-    results = run_draws(setting, seed, draws, workers=workers, track=track)
-    return Simulation(setting=setting, seed=seed, draws=results)
+    check_least(1, draws=draws, workers=workers)
+    check_least(0, seed=seed)
+    with closing(_choose_how(setting, seed, draws, workers)) as numbered:  # whatever happens, no worker outlives this
+        results = dict(track(numbered, "draws", draws))
+    return Simulation(setting, seed, tuple(results[index] for index in range(draws)))
+
+
+def _choose_how(setting: Setting, seed: int, draws: int, workers: int | None) -> Generator[tuple[int, Draw]]:
+    """Yield numbered draws as they finish; unless `workers` is given, the first draw tells if any are worth it."""
+    todo = range(draws)
+    if workers is None:
+        start = perf_counter()
+        yield from _run_here(setting, seed, todo[:1])
+        todo = todo[1:]
+        short = (perf_counter() - start) * len(todo) < SHORT_JOB_SECONDS
+        workers = 1 if short else available_cores()
+    workers = min(workers, len(todo))
+    yield from _run_here(setting, seed, todo) if workers <= 1 else _run_in_processes(setting, seed, todo, workers)
+
+
+def _run_here(setting: Setting, seed: int, indices: Iterable[int]) -> Iterator[tuple[int, Draw]]:
+    for index in indices:
+        yield index, run_draw(setting, seed, index)
+
+
+def _run_in_processes(setting: Setting, seed: int, indices: range, workers: int) -> Iterator[tuple[int, Draw]]:
+    each = -(-len(indices) // (_JOBS_PER_WORKER * workers))
+    jobs = [list(indices[first : first + each]) for first in range(0, len(indices), each)]
+    common = {"setting": asdict(setting), "seed": seed}
+    # closed with this generator, so that its workers end with it
+    with closing(run_jobs(f"{__name__}:answer", jobs, workers=workers, common=common)) as outcomes:
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise PareError(f"a draw was not finished: {outcome.error}")
+            for index, draw in outcome.value:
+                yield index, Draw(*draw)
+
+
+def answer(common: dict[str, Any], indices: list[int]) -> list[tuple[int, Draw]]:
+    """The worker's side: some draws by their numbers."""
+    window = common["setting"]["window"]
+    setting = Setting(**{**common["setting"], "window": None if window is None else tuple(window)})
+    return list(_run_here(setting, common["seed"], indices))

@@ -44,25 +44,17 @@ def join_tables(a: Table, b: Table, layout: Layout, *, member: int, ids: NDArray
     shared = np.flatnonzero((a["seen"] > 0) & (b["seen"] > 0))
     x, y = a[shared], b[shared]
     follows = x["last_epoch"] < y["first_epoch"]
-    _check_apart(x, y, shared, follows | (y["last_epoch"] < x["first_epoch"]), member, ids)
+    clash = np.flatnonzero(~(follows | (y["last_epoch"] < x["first_epoch"])))
+    if len(clash):
+        one, two, where = x[clash[0]], y[clash[0]], shared[clash]
+        raise PareError(
+            f"cannot merge: both recorders saw {name_examples(where, ids=None if ids is None else ids[where])} as "
+            f"member {member} in epochs that overlap ({one['first_epoch']} to {one['last_epoch']} and "
+            f"{two['first_epoch']} to {two['last_epoch']} for the first). Give other models another member=; merge "
+            "workers that share out the examples anew every epoch at the end of each epoch."
+        )
     joined = np.where(a["seen"] > 0, a, b)
     joined[shared] = layout.join(np.where(follows, x, y), np.where(follows, y, x))
     if joined["seen"].max(initial=0) > MAX_OBSERVATIONS:
         raise PareError(f"cannot merge: an example would have more than {MAX_OBSERVATIONS} observations.")
     return joined
-
-
-def _check_apart(
-    x: Table, y: Table, shared: NDArray[Any], apart: NDArray[np.bool_], member: int, ids: NDArray[Any] | None
-) -> None:
-    clash = np.flatnonzero(~apart)
-    if not len(clash):
-        return
-    one, two = x[clash[0]], y[clash[0]]
-    where = shared[clash]
-    raise PareError(
-        f"cannot merge: both recorders saw {name_examples(where, ids=None if ids is None else ids[where])} as member "
-        f"{member} in epochs that overlap ({one['first_epoch']} to {one['last_epoch']} and {two['first_epoch']} to "
-        f"{two['last_epoch']} for the first). Give other models another member=; merge workers that share out the "
-        f"examples anew every epoch at the end of each epoch."
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -248,7 +249,9 @@ class Recorder:
         member in overlapping epochs, or have other settings.
         """
         first, *later = sorted((self, *others), key=Recorder._earliest)
-        merged = first._copy()
+        first._append_waiting()
+        merged = deepcopy(first)
+        merged._place = (-1, 0)
         for other in later:
             check_same(merged._settings(), other._settings(), "cannot merge")
             merged._labels = join_labels(merged._labels, other._labels, self.ids)
@@ -314,14 +317,6 @@ class Recorder:
             "repeats": self.repeats,
             "ids": self.ids,
         }
-
-    def _copy(self) -> Recorder:
-        twin = Recorder(**self._settings())
-        twin.member = self.member
-        twin._labels = self._labels.copy()
-        twin._records = {member: table.copy() for member, table in self._tables.items()}
-        twin._seen = {member: dict(epochs) for member, epochs in self._epochs.items()}
-        return twin
 
     def __repr__(self) -> str:
         looks = sum(int(table["seen"].sum()) for table in self._tables.values())

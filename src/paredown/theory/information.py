@@ -23,10 +23,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import root
 from scipy.special import erfcx, expit, log_ndtr
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.theory.gaussian import Array, folded_quantile, interval_moments, normal_pdf
-from paredown.theory.quadrature import composite_rule, transition
-from paredown.theory.searches import bracketed_root
+from paredown.theory.quadrature import bracketed_root, composite_rule, transition
 from paredown.theory.validation import as_given, fraction, positive
 
 GIBBS_FORMS = {
@@ -79,10 +78,8 @@ def gibbs(
             it has two, the one with the larger R is taken, which joins the unpruned solution.
         missing: what to do where the paper's form has no stationary point: "raise", or "nan" to leave a gap.
     """
-    if form not in GIBBS_FORMS:
-        raise unknown_name("form", form, GIBBS_FORMS)
-    if missing not in ("raise", "nan"):
-        raise unknown_name("value of missing", missing, ("raise", "nan"))
+    check_known("form", form, GIBBS_FORMS)
+    check_known("value of missing", missing, ("raise", "nan"))
     alpha, f = np.broadcast_arrays(positive("alpha_prune", alpha_prune), fraction("keep_fraction", keep_fraction))
     rows = np.array([_point(float(a), float(g), form, missing) for a, g in zip(alpha.flat, f.flat, strict=True)])
     columns = [as_given(c.reshape(alpha.shape), alpha.ndim == 0) for c in rows.reshape(-1, 5).T]

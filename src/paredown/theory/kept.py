@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,28 +39,6 @@ class Rule(NamedTuple):
     weight: Array
     weight_v: Array
     weight_vv: Array
-
-
-class KeptExamples(Protocol):
-    """What `saddle` needs to know about the kept examples of a batch of points."""
-
-    @property
-    def anchor(self) -> Array:
-        """Where u is measured from."""
-        ...
-
-    @property
-    def turns(self) -> bool:
-        """Whether the student can leave the teacher's direction within the teacher-probe plane."""
-        ...
-
-    def take(self, index: Index) -> KeptExamples:
-        """The same for some of the points."""
-        ...
-
-    def rule(self, w: Array, eta: Array, slack: Array, *, order: int) -> Rule:
-        """A rule that resolves the student given by (w, eta, slack)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -208,6 +186,12 @@ class FarDensity:
         u, v = z * cos_delta + t * sin_delta, z * sin_delta - t * cos_delta
         rows = (len(w), -1)
         return Rule(*(a.reshape(rows) for a in (u, weight, weight * v, weight * v * v)))
+
+
+# Of a batch of points: `anchor` is where u is measured from, `turns` whether the student can leave the teacher's
+# direction within the teacher-probe plane; `take` gives the same for some of the points, and `rule` a rule that
+# resolves the student given by (w, eta, slack).
+KeptExamples = OnTeacher | OffTeacher | FarDensity
 
 
 def _away_from_zero(x: Array) -> Array:

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
 from paredown.theory.gaussian import Array, folded_quantile, mass_between, psi
+from paredown.theory.quadrature import bracketed_root
 from paredown.theory.saddle import solve
-from paredown.theory.searches import bracketed_root
 from paredown.theory.validation import as_given, fraction, positive, probe_angle
 
 CRITICAL_ALPHA = 2.0  # from here on ever harder examples fix the teacher exactly, if the probe is the teacher

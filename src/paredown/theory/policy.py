@@ -17,8 +17,8 @@ from scipy.special import expit
 from paredown.errors import PareError
 from paredown.theory.gaussian import Array, folded_quantile, mass_between, normal_pdf, psi
 from paredown.theory.phase_diagram import SEARCH_FLOOR, pareto_frontier
+from paredown.theory.quadrature import bracketed_root
 from paredown.theory.saddle import solve
-from paredown.theory.searches import bracketed_root
 from paredown.theory.validation import as_given, fraction, positive, probe_angle
 
 

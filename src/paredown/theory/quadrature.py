@@ -1,10 +1,13 @@
-"""Composite Gauss-Legendre rules on many sets of break points at once."""
+"""Composite Gauss-Legendre rules on many sets of break points at once, and a one-dimensional search."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from paredown.theory.gaussian import Array
 
@@ -39,3 +42,9 @@ def composite_rule(breaks: Array, lower: Array, upper: Array, *, order: int) -> 
     nodes, weights = _legendre(order)
     shape = (*ends.shape[:-1], ends.shape[-1] * order)
     return (middle + half * nodes).reshape(shape), (half * weights).reshape(shape)
+
+
+def bracketed_root(function: Callable[[float], float], low: float, high: float) -> float:
+    """The root between two points of opposite sign, to rounding."""
+    root: Any = brentq(function, low, high, xtol=1e-14)
+    return float(root)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.theory.gaussian import Array, folded_quantile, mass_between
 from paredown.theory.kept import FAR, FarDensity, KeptExamples, OffTeacher, OnTeacher
 from paredown.theory.margin import maximise_margin
@@ -109,8 +109,7 @@ def _strategy(name: str | None, window: object, density: object) -> str:
     given = {"window": window is not None, "density": density is not None}
     if name is None:
         name = next((n for n, is_given in given.items() if is_given), "hard")
-    if name not in THEORY_STRATEGIES:
-        raise unknown_name("strategy", name, THEORY_STRATEGIES)
+    check_known("strategy", name, THEORY_STRATEGIES)
     for option, is_given in given.items():
         if is_given != (name == option):
             wrong = f"strategy {name!r} takes no {option}" if is_given else f"strategy {name!r} needs {option}="

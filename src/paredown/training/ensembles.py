@@ -45,12 +45,13 @@ class Ensemble(ABC):
         """All logits, (members, n, classes)."""
         return np.concatenate([logits for _, logits in self.blocks(examples)], axis=1)
 
+    def votes(self, examples: TrainingSet) -> NDArray[np.int64]:
+        """The class that each member predicts for each example, (members, n)."""
+        return np.concatenate([logits.argmax(axis=2) for _, logits in self.blocks(examples)], axis=1)
+
     def correct(self, examples: TrainingSet) -> NDArray[np.bool_]:
         """Which member classifies which example correctly, (members, n)."""
-        right = np.empty((self.members, len(examples)), bool)
-        for rows, logits in self.blocks(examples):
-            right[:, rows] = logits.argmax(axis=2) == examples.labels[rows]
-        return right
+        return self.votes(examples) == examples.labels
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,9 @@ def train_ensemble(
             stack.train_epoch(epoch, epochs, draws, window)
         trained.append(stack.trained())
     next(ticks, None)  # lets the progress bar end
-    return _joined(trained)
+    mean, deviation, *parameters = (np.concatenate(parts) for parts in zip(*trained, strict=True))
+    layers = tuple(zip(parameters[::2], parameters[1::2], strict=True))
+    return _Stacked(count, examples.classes, layers, mean, deviation)
 
 
 def _check(members: int, n: int, masks: NDArray[np.bool_], recorders: Sequence[Recording] | None) -> None:
@@ -227,13 +230,11 @@ class _Stack:
             entering = torch.relu(torch.baddbmm(hidden_bias, entering, hidden_weight))
         return entering, torch.baddbmm(bias, entering, weight)
 
-    def trained(self) -> _Stacked:
-        """The members as they are now."""
-        arrays = [parameter.detach().numpy() for parameter in self.parameters]
-        layers = tuple(zip(arrays[::2], arrays[1::2], strict=True))
+    def trained(self) -> list[NDArray[np.float32]]:
+        """The members as they are now: mean and deviation of their inputs, then weights and biases layer by layer."""
         across = (len(self.seeds), 1, self.inputs.shape[1])
-        mean, deviation = (part.expand(across).numpy() for part in (self.mean, self.deviation))
-        return _Stacked(len(self.seeds), self.examples.classes, layers, mean, deviation)
+        statistics = [part.expand(across).numpy() for part in (self.mean, self.deviation)]
+        return statistics + [parameter.detach().numpy() for parameter in self.parameters]
 
 
 class _Window:
@@ -277,14 +278,3 @@ def _draw(rows: NDArray[np.int64], draws: int, seed: int, epoch: int) -> NDArray
     generator = torch.Generator().manual_seed(epoch_seed(seed, epoch))
     orders = [torch.randperm(len(rows), generator=generator).numpy() for _ in range(math.ceil(draws / len(rows)))]
     return rows[np.concatenate(orders)[:draws]]
-
-
-def _joined(parts: list[_Stacked]) -> _Stacked:
-    if len(parts) == 1:
-        return parts[0]
-    layers = tuple(
-        (np.concatenate([weight for weight, _ in layer]), np.concatenate([bias for _, bias in layer]))
-        for layer in zip(*(part.layers for part in parts), strict=True)
-    )
-    mean, deviation = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "deviation"))
-    return _Stacked(sum(part.members for part in parts), parts[0].classes, layers, mean, deviation)

@@ -68,11 +68,24 @@ class Trained:
 
     def logits(self, examples: TrainingSet) -> NDArray[np.float32]:
         """(n, classes), without augmentation and with the network at rest."""
-        return _logits(self.network, self.recipe, examples)
+        import torch
+
+        self.network.eval()
+        on = next(self.network.parameters()).device
+        batches = np.array_split(np.arange(len(examples)), max(1, steps_per_epoch(len(examples), _EVALUATED)))
+        size = self.recipe.image_size if self.recipe.inputs == "images" else None
+        with torch.inference_mode():
+            parts = [
+                _forward(self.network, self.recipe, torch.from_numpy(inputs).to(on)).cpu().numpy()
+                for inputs in examples.batches(batches, size=size)
+            ]
+        return np.concatenate(parts)
 
     def accuracy(self, examples: TrainingSet, *, top: int = 1) -> float:
         """The share of examples whose class is among the `top` highest logits (the paper's ImageNet figures: 5)."""
-        return _accuracy(self.network, self.recipe, examples, top=top)
+        logits = self.logits(examples)
+        highest = np.argpartition(-logits, min(top, logits.shape[1]) - 1, axis=1)[:, :top]
+        return float((highest == examples.labels[:, None]).any(axis=1).mean())
 
     def save_weights(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the weights alone; a recipe takes them up with `pretrained=path`."""
@@ -168,7 +181,8 @@ def train(
                         recorder.update(batch, known.cpu().numpy(), codes, epoch)
                     optimizer.step()
             seen = sum(map(len, batches))
-            tested = None if test is None else _accuracy(network, recipe, test)
+            so_far = Trained(recipe, seed, tuple(history), examples.classes, network)
+            tested = None if test is None else so_far.accuracy(test)
             history.append(Epoch(epoch, len(batches), rate, loss_sum / seen, right / seen, tested))
             if saved is not None:
                 saved.save(network, optimizer, [tuple(past) for past in history])
@@ -225,27 +239,6 @@ def _augmented(inputs: torch.Tensor, recipe: Recipe, generator: torch.Generator)
     if recipe.augment in ("crop", "crop_flip"):
         return crop_and_flip(inputs, generator, mirrored=recipe.augment == "crop_flip")
     return flip(inputs, generator) if recipe.augment == "imagenet" else inputs
-
-
-def _logits(network: torch.nn.Module, recipe: Recipe, examples: TrainingSet) -> NDArray[np.float32]:
-    import torch
-
-    network.eval()
-    on = next(network.parameters()).device
-    batches = np.array_split(np.arange(len(examples)), max(1, steps_per_epoch(len(examples), _EVALUATED)))
-    size = recipe.image_size if recipe.inputs == "images" else None
-    with torch.inference_mode():
-        parts = [
-            _forward(network, recipe, torch.from_numpy(inputs).to(on)).cpu().numpy()
-            for inputs in examples.batches(batches, size=size)
-        ]
-    return np.concatenate(parts)
-
-
-def _accuracy(network: torch.nn.Module, recipe: Recipe, examples: TrainingSet, *, top: int = 1) -> float:
-    logits = _logits(network, recipe, examples)
-    highest = np.argpartition(-logits, min(top, logits.shape[1]) - 1, axis=1)[:, :top]
-    return float((highest == examples.labels[:, None]).any(axis=1).mean())
 
 
 def make_optimizer(recipe: Recipe, weights: Iterable[torch.Tensor]) -> torch.optim.Optimizer:

@@ -74,6 +74,18 @@ _RESNET18 = Recipe(
     channels_last=True,
     probe_epochs=20,
 )
+_FINETUNE = Recipe(
+    "resnet50_finetune",  # give the weights: find_recipe("resnet50_finetune", pretrained=FILE)
+    network="resnet50",
+    inputs="images",
+    image_size=224,  # the paper does not say; that of the pretraining
+    epochs=10,
+    batch_size=128,
+    optimizer="rmsprop",
+    learning_rate=1e-4,
+    channels_last=True,
+    probe_epochs=2,
+)
 _MLP = Recipe(
     "mlp",
     network="mlp",
@@ -131,29 +143,14 @@ RECIPES: dict[str, Recipe] = {
             probe_epochs=20,
             probe_members=20,
         ),
-        Recipe(
-            "resnet50_finetune",  # give the weights: find_recipe("resnet50_finetune", pretrained=FILE)
-            network="resnet50",
-            inputs="images",
-            image_size=224,  # the paper does not say; that of the pretraining
-            epochs=10,
-            batch_size=128,
-            optimizer="rmsprop",
-            learning_rate=1e-4,
-            channels_last=True,
-            probe_epochs=2,
-        ),
-        Recipe(
-            "vit",
+        _FINETUNE,
+        _FINETUNE.but(
+            name="vit",
             network="timm:vit_base_patch16_224.augreg_in21k",
-            inputs="images",
-            image_size=224,
-            epochs=10,
-            batch_size=128,
             optimizer="adam",
             learning_rate=1e-5,
+            channels_last=False,
             pretrained="timm",
-            probe_epochs=2,
         ),
         _MLP,
         _MLP.but(name="linear", network="linear", network_options={}, learning_rate=5e-3),

@@ -7,8 +7,6 @@ anything but simple images; the result says which it was.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -24,6 +22,7 @@ from paredown.embeddings.encoders.pipeline import default_workers, encode_images
 from paredown.embeddings.encoders.pixel_pca import pixel_encoder
 from paredown.embeddings.encoders.pretrained import check_weights, load_network
 from paredown.embeddings.encoders.simclr import expected_quality
+from paredown.embeddings.encoders.weights import hub_folder
 from paredown.errors import PareError, argument
 from paredown.progress import Track, silent
 from paredown.sources import ArraySource, ImageSource, OnError
@@ -217,16 +216,7 @@ def _auto_names(download: bool) -> list[str]:
 
 def _is_cached(name: str) -> bool:
     repository, file = _AUTO[name]
-    return (_hub() / repository).is_dir() and (_hub() / "checkpoints" / file).is_file()
-
-
-def _hub() -> Path:
-    """The folder of `torch.hub`, as torch finds it; importing torch for it would take seconds."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        return Path(torch.hub.get_dir())
-    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return Path(os.environ.get("TORCH_HOME", f"{cache}/torch")).expanduser() / "hub"
+    return (hub_folder() / repository).is_dir() and (hub_folder() / "checkpoints" / file).is_file()
 
 
 def _network_encoder(name: str, weights: str | Path | None, image_size: int | None, runtime: Runtime) -> Encoder:

@@ -129,7 +129,7 @@ def _torchvision(name: str, weights: Path | None) -> Network:
         model = torchvision.models.get_model(name, weights=None)
         load_state(model, read_checkpoint(weights), str(weights))
     else:
-        with _downloads(f"torchvision:{name}", f"fetch {default.url} and put it into {hub_folder()}"):
+        with _downloads(f"torchvision:{name}", f"fetch {default.url} and put it into {hub_folder() / 'checkpoints'}"):
             model = torchvision.models.get_model(name, weights="DEFAULT")
     _drop_classifier(model, f"torchvision:{name}")
     preset = default.transforms()
@@ -161,9 +161,7 @@ def _dino(name: str, weights: Path | None) -> Network:
 
     import_torchvision()
     name = name or "dino_vits16"
-    with _downloads(
-        f"dino:{name}", f"run it once on a machine with network access and copy {Path(torch.hub.get_dir())} here"
-    ):
+    with _downloads(f"dino:{name}", f"run it once on a machine with network access and copy {hub_folder()} here"):
         model = torch.hub.load("facebookresearch/dino:main", name, trust_repo=True)  # type: ignore[arg-type]
     return Network(model, _BICUBIC, f"torch.hub facebookresearch/dino:main {name}")  # type: ignore[arg-type]
 

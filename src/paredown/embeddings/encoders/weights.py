@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,10 +57,12 @@ def check_reachable(repository: str) -> None:
 
 
 def hub_folder() -> Path:
-    """Where torch.hub keeps the files it downloads."""
-    import torch
-
-    return Path(torch.hub.get_dir()) / "checkpoints"
+    """The folder of `torch.hub`, as torch finds it; importing torch for it would take seconds."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return Path(torch.hub.get_dir())
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return Path(os.environ.get("TORCH_HOME", f"{cache}/torch")).expanduser() / "hub"
 
 
 def read_checkpoint(path: Path) -> dict[str, torch.Tensor]:

@@ -10,7 +10,7 @@ from paredown.files import file_mark, mark_of
 from paredown.sources.arrays import RECORD
 
 # Folders that grow over several runs, by the kind that their mark names.
-GrowingKind = Literal["sweep", "set of figures", "unfinished run", "unfinished training"]
+GrowingKind = Literal["sweep", "folder of scores", "set of figures", "unfinished run", "unfinished training"]
 OutputKind = Literal[
     "store of embeddings", GrowingKind, "manifest folder", "export", "table", "model", "recording", "encoder"
 ]

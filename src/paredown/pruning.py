@@ -94,6 +94,7 @@ def prune(
     elif isinstance(source, Scores):
         read, data = [], {"scores": digest_of_scores(source)}
     elif ranged:
+        assert isinstance(source, str | Path)
         whole = RangedSource(source)
         read, data = [Path(source), *whole.disk_files()], {"sources": [[whole.fingerprint()]]}
     else:

@@ -22,7 +22,7 @@ from paredown.progress import Track, silent
 from paredown.reading import check_rows, damaged, read_array, read_arrays, reading
 from paredown.recorder.storage import read_recording
 from paredown.records import DIGESTS, is_intact, json_values, read_record
-from paredown.score_files import provenance_in
+from paredown.score_files import COMPLETE, SCORES_FOLDER, provenance_in
 from paredown.scoring.saved_models import read_model
 from paredown.sources.arrays import RECORD
 
@@ -306,8 +306,30 @@ def _verify_parts(folder: Path, kind: str, track: Track) -> Verified:
     return found.of(folder, kind)
 
 
+def _verify_score_tables(folder: Path, kind: str, track: Track) -> Verified:
+    """Scores by ranges of rows: a record of the settings, a table for each range, and whether all are there."""
+    found, again = _Findings(), "run the same command again"
+    for file in [folder / "settings.json", *([folder / COMPLETE] if (folder / COMPLETE).exists() else [])]:
+        if read_record(file) is None:
+            found.add(file, f"the record is missing or damaged; {again}")
+        else:
+            found.count_record(file)
+    tables = sorted(folder.glob("*.parquet"))
+    for table in track(tables, "verifying tables", total=len(tables)):
+        found.files += 1
+        found.problems += _verify_pages(table)
+    noted = (read_record(folder / COMPLETE) or {}).get("tables")
+    if noted is not None and noted != len(tables):
+        found.add(folder, f"has {len(tables):,} tables; {noted:,} were written. {again.capitalize()}")
+    for model in folder.glob("*.npz"):
+        found.files += 1
+        found.read(model, read_model)
+    return found.of(folder, kind if noted is not None else f"unfinished {kind}")
+
+
 _GROWING: dict[str, Callable[[Path, str, Track], Verified]] = {
     "sweep": _verify_sweep,
+    SCORES_FOLDER: _verify_score_tables,
     "set of figures": _verify_figures,
     "unfinished run": _verify_parts,
     "unfinished training": _verify_parts,

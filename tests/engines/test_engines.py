@@ -253,3 +253,27 @@ def test_what_cannot_be_read_by_ranges_is_refused(tmp_path, rng) -> None:
     np.save(tmp_path / "bad.npy", bad)
     with pytest.raises(PareError, match="row 4"):
         score_ranges(tmp_path / "bad.npy", out=tmp_path / "t", k=2)
+
+
+# --- what other commands say of such a folder ----------------------------------------------------------------------
+
+
+def test_a_folder_of_scores_is_described_and_verified(wide, small_ranges, tmp_path) -> None:
+    folder = tmp_path / "s"
+    score_ranges(wide, out=folder, k=5)
+    assert pdn.info(folder).kind == "scores"
+    assert pdn.info(folder).facts["examples"] == 20_000
+    checked = pdn.verify(folder)
+    assert (checked.kind, checked.problems) == ("folder of scores", ())
+    table = folder / "000002.parquet"
+    content = bytearray(table.read_bytes())
+    content[len(content) // 3] ^= 4
+    table.write_bytes(content)
+    assert [problem.path for problem in pdn.verify(folder).problems] == [table]
+    table.unlink()
+    with pytest.raises(PareError, match="these scores are incomplete"):
+        pdn.select(folder, keep_fraction=0.5)
+    assert pdn.info(folder).facts["complete"] is False
+    assert any("4 tables; 5 were written" in problem.what for problem in pdn.verify(folder).problems)
+    score_ranges(wide, out=folder, k=5)
+    assert pdn.verify(folder).problems == ()

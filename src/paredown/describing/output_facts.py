@@ -12,6 +12,7 @@ from paredown.embeddings.store import read_shard
 from paredown.errors import PareError
 from paredown.output_kinds import Output
 from paredown.records import DIGESTS, read_record
+from paredown.score_files import SCORES_FOLDER
 from paredown.sources.arrays import RECORD
 
 Facts = dict[str, Any]
@@ -87,6 +88,11 @@ def _figures(output: Output) -> Facts:
     }
 
 
+def _score_tables(output: Output) -> Facts:
+    """Scores by ranges of rows of which some are missing."""
+    return _parts(output) | {"parts": {"what": "tables", "done": sum(1 for _ in output.path.glob("*.parquet"))}}
+
+
 def _parts(output: Output) -> Facts:
     """What an interrupted run has finished, which the same command resumes from."""
     records = [record for file in sorted(output.path.rglob("settings.json")) if (record := read_record(file))]
@@ -149,6 +155,7 @@ OUTPUT_FACTS: dict[str, Callable[[Output], Facts]] = {
     "sweep": _sweep,
     "set of figures": _figures,
     "unfinished run": _parts,
+    SCORES_FOLDER: _score_tables,
     "unfinished training": _parts,
     "model": _model,
     "recording": _recording,

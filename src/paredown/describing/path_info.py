@@ -19,7 +19,15 @@ from paredown.output_kinds import Output, find_output
 from paredown.progress import Track, silent
 from paredown.reading import damaged
 from paredown.records import read_record
-from paredown.score_files import is_scores, keep_column, provenance_in, score_columns, score_files
+from paredown.score_files import (
+    SCORES_FOLDER,
+    is_complete,
+    is_scores,
+    keep_column,
+    provenance_in,
+    score_columns,
+    score_files,
+)
 from paredown.selection.streamed import ScoreTable, open_table
 from paredown.selection.streamed.table_summary import TableSummary, summarize_table
 from paredown.sources import VectorSource, named_dataset, open_source
@@ -76,7 +84,8 @@ def info(path: str | Path, *, extremes: int = 5, track: Track = silent) -> Info:
 
 
 def _look(path: str | Path, found: Output | None, extremes: int, track: Track) -> tuple[str, dict[str, Any]]:
-    if found is not None and found.kind in OUTPUT_FACTS:
+    whole = found is not None and found.kind == SCORES_FOLDER and is_complete(found.path)
+    if found is not None and found.kind in OUTPUT_FACTS and not whole:
         with damaged(path, found.kind, remedy=_REMEDY):
             return found.kind, OUTPUT_FACTS[found.kind](found)
     table = Path(path) if found is None else found.path

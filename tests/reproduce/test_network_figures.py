@@ -21,7 +21,7 @@ from paredown.reproduce.data_folders import Dataset
 from paredown.reproduce.figures import fig4a, fig4b, fig6a, fig6bc, fig_extremes, fig_ood, fig_shape_bias
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.stimuli import coarse_classes, hybrids, read_human_trials, read_stimuli
-from paredown.reproduce.trained_networks import open_network, penultimate_features
+from paredown.reproduce.trained_networks import errors_above_full, open_network, penultimate_features
 from paredown.scores import Labels
 from paredown.sources import ArrayImages
 from paredown.training import Examples, find_recipe, train
@@ -105,9 +105,8 @@ def fine_tuned(hard: float) -> FigureTable:
 def test_fine_tuning_on_a_tenth_is_judged_by_the_whole() -> None:
     claims = fig4a.judge(fine_tuned(hard=0.3))
     assert held(claims) == [True, False]
-    expected = 100 * 3 * (0.3 * 10_000**-0.5 - 100_000**-0.5)
-    told = claims[0].evidence.split("hard: ")[1].split(" ±")[0]
-    assert float(told) == pytest.approx(expected, abs=0.03)
+    expected = 3 * (0.3 * 10_000**-0.5 - 100_000**-0.5)
+    assert claims[0].values["difference"] == pytest.approx(expected, abs=3e-4)
     assert held(fig4a.judge(fine_tuned(hard=1.0))) == [False, False]
 
 
@@ -125,8 +124,10 @@ def test_pretraining_on_half_is_judged_by_seeds(half, verdict) -> None:
     useless = FigureTable(row | {"test_error": 0.01} if row["strategy"] == "none" else row for row in table.rows)
     (cannot,) = fig4b.judge(useless)
     assert cannot.verdict is ClaimVerdict.CANNOT_TELL
-    assert cannot.evidence.startswith("Cannot tell: pretraining does not help here. ")
-    assert f"hard 0.5: {100 * (half - 0.02):+.2f} ± 0.23 (linear probe +2.00 ± 0.00)" in claim.evidence
+    assert (claim.values["pretraining_helps"], cannot.values["pretraining_helps"]) == (True, False)
+    assert claim.values["difference"] == pytest.approx(half - 0.02)
+    assert claim.values["difference_stderr"] == pytest.approx(0.004 / np.sqrt(3))  # seeds differ by -4 shifts
+    np.testing.assert_allclose(errors_above_full(table, "hard", 0.5, "probe_error"), 0.02)
 
 
 # --- out of distribution -------------------------------------------------------------------------------------------
@@ -288,8 +289,9 @@ def decided(full: int, hard: int, easy: int, *, of: int) -> FigureTable:
 def test_shape_bias_needs_enough_stimuli_to_tell() -> None:
     few = fig_shape_bias.judge(decided(20, 25, 15, of=100))
     assert [claim.verdict for claim in few] == [ClaimVerdict.CANNOT_TELL] * 2
-    assert all(claim.evidence.startswith("Cannot tell: 200 stimuli") for claim in few)
-    assert "+0.050 ± 0.059 at keep_fraction 0.5" in few[0].evidence  # sqrt(0.2 0.8 / 100 + 0.25 0.75 / 100)
+    assert all(claim.values["trials"] == 200 for claim in few)
+    assert few[0].values["difference"] == pytest.approx(0.05)
+    assert few[0].values["difference_stderr"] == pytest.approx(np.sqrt((0.2 * 0.8 + 0.25 * 0.75) / 100))
     assert held(fig_shape_bias.judge(decided(2000, 2500, 1500, of=10_000))) == [True, True]
     assert held(fig_shape_bias.judge(decided(2000, 1500, 2500, of=10_000))) == [False, False]
 
@@ -359,7 +361,7 @@ def test_likeness_is_judged_by_image_and_by_class(scored) -> None:
     assert held(fig6bc.judge(turned)) == [False]
     (claim,) = fig_extremes.judge(turned)
     assert not claim.held
-    assert "not clearly above 0: self-supervised prototypes" in claim.evidence
+    assert claim.values["lacking"] == ["prototypes"]
 
 
 def test_pictures_are_embedded_by_any_encoder() -> None:

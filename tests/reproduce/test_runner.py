@@ -239,7 +239,9 @@ def test_agreement_allows_for_chance_and_few_draws() -> None:
     assert agreement(dots([0.5, -1, 2, -2.5])).held
     assert not agreement(dots([0.5, -4, 5, -2.5])).held
     assert agreement(dots([0.5, -4, 5, -2.5], draws=4)).held  # three degrees of freedom: 5 is no surprise
-    assert "2 beyond the 3.1 standard errors" in agreement(dots([0.5, -4, 5, -2.5])).evidence
+    found = agreement(dots([0.5, -4, 5, -2.5])).values
+    assert found["outside"] == 2
+    assert found["bound"] == pytest.approx(3.08, abs=0.01)  # Student's t with 99 degrees of freedom
 
 
 def test_exponent_and_crossing_of_known_curves() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,13 +55,14 @@ class Claim:
     claim: str
     verdict: ClaimVerdict
     evidence: str
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)  # numbers of the sentence; not in records
 
     @classmethod
-    def judged(cls, claim: str, held: Any, evidence: str) -> Claim:
+    def judged(cls, claim: str, held: Any, evidence: str, **values: Any) -> Claim:
         """A claim whose verdict is a truth value; None says that the data cannot tell."""
         if held is None:
-            return cls(claim, ClaimVerdict.CANNOT_TELL, evidence)
-        return cls(claim, ClaimVerdict.HELD if held else ClaimVerdict.CONTRADICTED, evidence)
+            return cls(claim, ClaimVerdict.CANNOT_TELL, evidence, values)
+        return cls(claim, ClaimVerdict.HELD if held else ClaimVerdict.CONTRADICTED, evidence, values)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Claim:

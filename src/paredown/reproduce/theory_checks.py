@@ -65,6 +65,8 @@ def agreement(dots: FigureTable) -> Claim:
         f"{np.sqrt(np.mean(z**2)):.2f} standard errors, median {100 * apart:.1f} %; {outside} beyond the "
         f"{bound.max():.1f} standard errors of 99.7 % confidence; farthest at alpha_prune "
         f"{worst['alpha_prune']:.3g}, keep_fraction {worst['keep_fraction']:.3g}, theta {worst['theta']:g}.",
+        outside=outside,
+        bound=float(bound.max()),
     )
 
 

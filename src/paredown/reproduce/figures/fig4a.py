@@ -95,6 +95,7 @@ def judge(table: FigureTable) -> list[Claim]:
                 for way, by_fraction in apart.items()
             )
             + ".",
+            difference=float(tenth.mean()),
         ),
         Claim.judged("Pruning the data of fine-tuning beats power law scaling.", beats_held(verdict), sentence),
     ]

@@ -147,6 +147,8 @@ def judge(table: FigureTable) -> list[Claim]:
             f"{100 * scratch['test_error'].mean():.2f} % without pretraining; differences from the former in points: "
             + "; ".join(told)
             + ".",
+            pretraining_helps=bool(helps),
+            **means(difference=half),
         )
     ]
 

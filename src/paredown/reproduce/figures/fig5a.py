@@ -80,6 +80,8 @@ def judge(table: FigureTable) -> list[Claim]:
             f"{len(alike)} of {len(steady)} other pairs are above {ALIKE}; from {strengths[0]:.2f} to "
             f"{strengths[-1]:.2f}, median {np.median(strengths):.2f}. Left out, since two halves of their models do "
             f"not agree: {benchmark.name_metrics(noise)}.",
+            pairs=len(steady),
+            noise=noise,
         ),
     ]
 

@@ -66,6 +66,7 @@ def judge(table: FigureTable) -> list[Claim]:
             "points: "
             + "; ".join(f"{METRIC_TITLES[name]} {in_points(row, 'full_difference')}" for name, row in at.items())
             + ".",
+            matching=matching,
         ),
         Claim.judged(
             "Most metrics beat random pruning.",

@@ -53,7 +53,7 @@ def judge(table: FigureTable) -> list[Claim]:
         error = standard_error(apart)
         held.append(apart.mean() > _CERTAIN * error)
         told.append(f"{SHOWN_TITLES[metric]} {apart.mean():+.3f} ± {error:.3f}")
-    lacking = [SHOWN_TITLES[metric] for metric, enough in zip(alike.values("metric"), held, strict=True) if not enough]
+    lacking = [metric for metric, enough in zip(alike.values("metric"), held, strict=True) if not enough]
     count = len(alike.values("category"))
     return [
         Claim.judged(
@@ -61,7 +61,8 @@ def judge(table: FigureTable) -> list[Claim]:
             all(held),
             f"{alike.rows[0]['data']}, {_SHOWN} images at each end of {count} classes, mean cosine between their "
             f"embeddings, easy minus hard: {', '.join(told)}"
-            + (f"; not clearly above 0: {', '.join(lacking)}." if lacking else "."),
+            + (f"; not clearly above 0: {', '.join(SHOWN_TITLES[metric] for metric in lacking)}." if lacking else "."),
+            lacking=lacking,
         )
     ]
 

@@ -78,6 +78,7 @@ def judge(table: FigureTable) -> list[Claim]:
             "(Not of the paper.) The sweep says so.",
             len(advised.where(strategy="hard", verdict=PruningVerdict.HURTS.value)) > 0,
             f"With {worst:.0%} wrong labels `paredown sweep` says: {' '.join(advised['sentence']) or 'nothing'}",
+            advice=advised["sentence"].tolist(),
         ),
     ]
 

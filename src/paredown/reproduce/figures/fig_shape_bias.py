@@ -121,6 +121,9 @@ def judge(table: FigureTable) -> list[Claim]:
                 "differences "
                 + ", ".join(f"{m:+.3f} ± {e:.3f} at keep_fraction {f:g}" for f, (m, e) in found.items())
                 + ".",
+                trials=int(full["trials"][0]),
+                difference=mean,
+                difference_stderr=error,
             )
         )
     return claims

@@ -27,8 +27,8 @@ _OPTIONS = {
     "embed": "--column --download --dtype --encoder --epochs --flip --ids --image-size --json --labels --memory "
     "--no-flip --on-error --out --overwrite --runtime --seed --shard-size --split --train-encoder "
     "--trust-source --weights --workers -o",
-    "prune": "--address --balance --column --drop-hardest --embeddings --encoder --engine --epochs --exact --ids --json "
-    "--k --keep-fraction --kernel --labels --members --memory --metric --mix-random --model --on-error "
+    "prune": "--address --balance --column --drop-hardest --embeddings --encoder --engine --epochs --exact --ids "
+    "--json --k --keep-fraction --kernel --labels --members --memory --metric --mix-random --model --on-error "
     "--option --out --overwrite --pseudo-labels --quota --recipe --save-model --seed --split --strategy "
     "--trust-source --warm-start --workers -o",
     "export": "--ids --json --link --out --overwrite --shard-size --source --to --trust-source -o",

@@ -124,7 +124,7 @@ def kills(folder: Path) -> None:
     command = [sys.executable, "-m", "paredown", "score", source, "--k", "50", "--option", "method=full"]
     command += ["--option", "iterations=6", "--option", "sensitivity=false", "--memory", "64MiB"]
     on_ray = [*command, "--engine", "ray", "--workers", "2", "-o", folder / "killed"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run([*command, "--shard", "1/1", "-o", folder / "whole"], check=True, **quiet)
     tables, killed, drivers, redone = folder / "killed", 0, 0, 0
     seen: dict[str, int] = {}

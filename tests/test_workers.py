@@ -182,6 +182,9 @@ def test_workers_of_a_plain_script_end_with_it(number: signal.Signals, tmp_path:
         text=True,
         env=environment,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # which a shell ignores for what runs after `&`
     )
     assert parent.stdout is not None
     assert parent.stdout.readline() == f"script {parent.pid}\n"

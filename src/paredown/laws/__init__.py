@@ -6,6 +6,13 @@ Everything is a pure function of arrays. A curve (`curve`, or the `curve` of a `
 
 from __future__ import annotations
 
+from paredown.laws.claim_rules import ClaimVerdict as ClaimVerdict
+from paredown.laws.claim_rules import Finding as Finding
+from paredown.laws.claim_rules import Region as Region
+from paredown.laws.claim_rules import better_than as better_than
+from paredown.laws.claim_rules import correlated_above as correlated_above
+from paredown.laws.claim_rules import equivalent_to as equivalent_to
+from paredown.laws.claim_rules import no_worse_than as no_worse_than
 from paredown.laws.comparing import Contender as Contender
 from paredown.laws.comparing import LawComparison as LawComparison
 from paredown.laws.comparing import compare as compare
@@ -26,3 +33,5 @@ from paredown.laws.frontier import pareto_frontier as pareto_frontier
 from paredown.laws.law_verdicts import Doubt as Doubt
 from paredown.laws.law_verdicts import LawVerdict as LawVerdict
 from paredown.laws.law_verdicts import PowerLawVerdict as PowerLawVerdict
+from paredown.laws.steepness import SteepnessTest as SteepnessTest
+from paredown.laws.steepness import steeper_than_random as steeper_than_random

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from paredown.laws.claim_rules import ClaimVerdict
 from paredown.standard_errors import standard_error
 
 
@@ -37,15 +37,6 @@ class Figure(NamedTuple):
 
     paper: str  # where it is in the paper: "Fig. 1A", "appendix" or "not in it"
     shows: str
-
-
-class ClaimVerdict(Enum):
-    """What a figure's own data say about a claim of the paper."""
-
-    HELD = "held"
-    CONTRADICTED = "contradicted"
-    CANNOT_TELL = "cannot tell"  # the data are too few or too noisy
-    NOT_TESTABLE = "not testable here"  # needs data or hardware that this size does not use
 
 
 @dataclass(frozen=True)

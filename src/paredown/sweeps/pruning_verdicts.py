@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from paredown.laws.claim_rules import FEWEST_SEEDS
+
 if TYPE_CHECKING:
     from paredown.sweeps.summary import Advice, ComparisonWithRandom
-
-FEWEST_SEEDS = 3  # two always lie on one side of their mean each, whatever they measure
 
 
 class Effect(Enum):

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import stdtr
 
+from paredown.laws.claim_rules import FEWEST_SEEDS
 from paredown.standard_errors import standard_error
-from paredown.sweeps.pruning_verdicts import FEWEST_SEEDS, Effect, PruningVerdict, describe_advice, name_way
+from paredown.sweeps.pruning_verdicts import Effect, PruningVerdict, describe_advice, name_way
 
 SIGNIFICANT = 0.01  # two-sided p-value up to which a difference counts; with four seeds, 5.8 standard errors
 _DIGITS = 12  # of differences between shares of a test set; what is beyond is rounding

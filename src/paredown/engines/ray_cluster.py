@@ -44,9 +44,13 @@ class RayCluster:
 
     def __enter__(self) -> RayCluster:
         ray = _import_ray()
-        if not ray.is_initialized():  # a program that is connected already stays so
-            self._connect(ray)
-        cores = int(ray.cluster_resources().get("CPU", 1))
+        try:
+            if not ray.is_initialized():  # a program that is connected already stays so
+                self._connect(ray)
+            cores = int(ray.cluster_resources().get("CPU", 1))
+        except BaseException:  # an interrupt, too, leaves nothing behind
+            self.__exit__()
+            raise
         self.workers = max(1, min(self._wanted or cores, cores))
         return self
 

@@ -111,7 +111,7 @@ def score_ranges(
     Returns:
         The table, opened; None after a share, unless it was the last.
     """
-    out, options = Path(out), with_bytes(options)
+    out, options = Path(os.path.abspath(out)), with_bytes(options)  # workers may run in another folder
     given = read_model(model) if isinstance(model, str | Path) else model
     name = metric or (given.metric if given is not None else DEFAULT_METRIC)
     _check(name, given, options)
@@ -277,7 +277,7 @@ def _score(
         "classes": fitted.classes,
         "record": record,
     }
-    memory = _JOB_MEMORY + sum(array.nbytes for array in fitted.arrays.values()) if entry.load is not None else 0
+    memory = _JOB_MEMORY + (sum(array.nbytes for array in fitted.arrays.values()) if entry.load is not None else 0)
     outcomes = embeddings.engine.run_jobs(f"{__name__}:score_range", missing, common=common, memory=memory)
     failed: list[tuple[RowRange, str]] = []
     for outcome in track(outcomes, "scoring ranges", total=len(missing)):

@@ -53,7 +53,7 @@ class RangedSource:
     kind = "npy"
 
     def __init__(self, path: str | Path) -> None:
-        path = Path(path)
+        path = Path(os.path.abspath(path))  # workers may run in another folder
         self.location = str(path)
         if not path.is_dir() and path.suffix != ".npy":
             raise PareError(

@@ -439,3 +439,30 @@ def test_bad_rows_are_named(rng) -> None:
     vectors[3, 2] = np.nan
     with pytest.raises(PareError, match=r"array: embedding row 3 holds NaN or infinite values"):
         pdn.score(vectors)
+
+
+def greedy_order_one_by_one(rows: np.ndarray, picks: int) -> np.ndarray:
+    """The slow way: every row against every pick."""
+    order, nearest = np.empty(len(rows), np.int64), np.full(len(rows), -np.inf, np.float32)
+    pick = int(np.argmax(np.vecdot(rows, rows.mean(axis=0, dtype=np.float64).astype(np.float32))))
+    for i in range(picks):
+        order[i] = pick
+        np.maximum(nearest, np.vecdot(rows, rows[pick]), out=nearest)
+        nearest[pick] = np.inf
+        pick = int(np.argmin(nearest))
+    rest = np.flatnonzero(nearest < np.inf)
+    order[picks:] = rest[np.argsort(nearest[rest], kind="stable")]
+    return order
+
+
+@pytest.mark.parametrize("picks", [1, 2, 150, 600])
+@pytest.mark.parametrize("copies", [1, 3, 600])
+@pytest.mark.parametrize("farthest", [1, 40, 1024])
+def test_k_center_picks_what_one_comparison_at_a_time_would(rng, monkeypatch, picks, copies, farthest) -> None:
+    from paredown.metrics import k_center
+
+    monkeypatch.setattr(k_center, "_FARTHEST_LEAST", farthest)
+    rows = rng.standard_normal((-(-600 // copies), 24)).astype(np.float32)
+    rows = np.repeat(rows / np.linalg.norm(rows, axis=1, keepdims=True), copies, axis=0)[rng.permutation(600)]
+    order, _ = k_center.greedy_order(rows, picks)
+    np.testing.assert_array_equal(order, greedy_order_one_by_one(rows, picks))

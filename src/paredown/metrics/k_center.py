@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.clustering.kernels.cosines import round_down, rows_at_once
+from paredown.clustering.kernels.exact import ExactSearch
 from paredown.errors import PareError, argument
 from paredown.ids import hash_ids
 from paredown.metrics.base import Work
@@ -16,6 +18,7 @@ from paredown.sources import VectorSource
 from paredown.units import format_size
 
 _TIMED_PICKS = 32  # to see how long it takes
+_FARTHEST_LEAST, _FARTHEST_SHARE = 1_024, 32  # rows that picks come from before the others are looked at again
 
 
 def fit_k_center(
@@ -68,15 +71,53 @@ def k_center_work(source: VectorSource, *, most: int = 10_000, **_: Any) -> Work
 
 
 def greedy_order(rows: NDArray[np.float32], picks: int, *, track: Track = silent) -> tuple[NDArray[np.int64], float]:
-    """All unit rows, the picked ones first, and the largest cosine distance of any row to its nearest pick."""
+    """All unit rows, the picked ones first, and the largest cosine distance of any row to its nearest pick.
+
+    Picks come from the rows that are farthest now as long as one of those is as far as the others were: only these few
+    are compared with every pick at once, and all others with many picks together.
+    """
     order = np.empty(len(rows), np.int64)
-    nearest = np.full(len(rows), -np.inf, np.float32)  # cosine to the nearest pick
     pick = int(np.argmax(np.vecdot(rows, rows.mean(axis=0, dtype=np.float64).astype(np.float32))))
+    order[:1] = pick
+    nearest = np.vecdot(rows, rows[pick])  # cosine to the nearest pick
+    nearest[pick] = np.inf  # never again, even where all rows left are copies of a pick
+    done, farthest = 1, max(_FARTHEST_LEAST, len(rows) // _FARTHEST_SHARE)
     for i in track(range(picks), "k-center", total=picks):
-        order[i] = pick
-        np.maximum(nearest, np.vecdot(rows, rows[pick]), out=nearest)
-        nearest[pick] = np.inf  # never again, even where all rows left are copies of a pick
-        pick = int(np.argmin(nearest))
+        if i < done:
+            continue
+        limit = np.partition(nearest, min(farthest, len(rows)) - 1)[min(farthest, len(rows)) - 1]
+        few = np.flatnonzero(nearest <= limit)
+        found = _pick_among(rows[few], nearest[few], limit, picks - done)
+        order[done : done + len(found)] = few[found]
+        _compare_with(rows, rows[few[found]], nearest)
+        nearest[few[found]] = np.inf
+        done += len(found)
     rest = np.flatnonzero(nearest < np.inf)
     order[picks:] = rest[np.argsort(nearest[rest], kind="stable")]
     return order, float(max(0, 1 - nearest.min()))
+
+
+def _pick_among(rows: NDArray[np.float32], nearest: NDArray[np.float32], limit: float, most: int) -> list[int]:
+    """The next picks, while one of these rows is no nearer to the picks before than `limit`."""
+    found = []
+    while len(found) < most:
+        pick = int(np.argmin(nearest))
+        if not nearest[pick] <= limit or nearest[pick] == np.inf:
+            break
+        found.append(pick)
+        np.maximum(nearest, np.vecdot(rows, rows[pick]), out=nearest)
+        nearest[pick] = np.inf
+    return found
+
+
+def _compare_with(rows: NDArray[np.float32], picks: NDArray[np.float32], nearest: NDArray[np.float32]) -> None:
+    """Raise `nearest` where a pick is nearer, to the cosine of this one pair."""
+    search = ExactSearch(picks)
+    step = rows_at_once(*picks.shape)
+    space = np.empty((min(step, len(rows)), len(picks)), np.float32)
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        products, error = search.products(rows[part], space[: len(rows[part])])
+        nearer = first + np.flatnonzero(products.max(axis=1) >= round_down(nearest[part] - error))
+        if len(nearer):
+            nearest[nearer] = np.maximum(nearest[nearer], search(rows[nearer])[1])

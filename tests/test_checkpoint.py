@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import paredown as pdn
-from paredown.checkpoint import Checkpoint
+from paredown.checkpoint import Checkpoint, keep_settings
 from paredown.errors import PareError
 from paredown.scoring import scoring_job as fitting
 from paredown.sources import base
@@ -60,7 +60,7 @@ def test_finished_parts_are_not_scored_again(digits, tmp_path, small_parts, monk
     ("change", "named"),
     [
         ({"seed": 1}, "seed was 0 and is now 1"),
-        ({"k": 5}, "options.k was None and is now 5"),
+        ({"k": 5}, "k was not given then and is now 5"),
     ],
 )
 def test_other_settings_are_refused(change, named, digits, tmp_path, small_parts) -> None:
@@ -71,7 +71,7 @@ def test_other_settings_are_refused(change, named, digits, tmp_path, small_parts
     assert f"holds an unfinished run made with other settings: {named}. Run the same command as before" in str(
         caught.value
     )
-    with pytest.raises(PareError, match=r"settings: source.fingerprint was"):
+    with pytest.raises(PareError, match=r"settings: the data have changed"):
         pdn.score(digits[0] + 1, **options)
 
 
@@ -93,6 +93,19 @@ def test_checkpoint_keeps_arrays_exactly(tmp_path) -> None:
     assert again["values"].tobytes() == values.tobytes()
     with pytest.raises(PareError, match=r"b was \[1, 2\] and is now \[1, 3\]"):
         Checkpoint(tmp_path / "c", {"a": 1, "b": [1, 3]})
+
+
+def test_settings_bind_only_where_a_part_is_finished(tmp_path) -> None:
+    folder = tmp_path / "c"
+    Checkpoint(folder, {"k": 5})  # stopped, or refused, before its first part
+    assert not folder.exists()
+    keep_settings(folder, {"k": 5}, kind="unfinished run")  # as earlier versions left it
+    Checkpoint(folder, {"k": None}).save("x", {"values": np.arange(3)})
+    with pytest.raises(PareError, match="k was not given then and is now 5"):
+        Checkpoint(folder, {"k": 5})
+    again = Checkpoint(folder, {"k": None}).load("x")
+    assert again is not None
+    assert again["values"].tolist() == [0, 1, 2]
 
 
 CHILD = """

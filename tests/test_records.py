@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paredown.cli.app import as_option
 from paredown.errors import PareError
 from paredown.records import canonical, changes, check_same, digest, json_values, read_record, tuples, write_record
 
@@ -49,14 +50,44 @@ def test_any_change_is_seen(settings, name, before, now) -> None:
 def test_changes_are_told_one_by_one() -> None:
     before = {"seed": 0, "options": {"k": 5, "same": 1}, "gone": True}
     now = {"options": {"k": 6, "same": 1, "new": (1, 2)}, "seed": 0}
-    assert list(map(str, changes(before, now))) == [
-        "options.k was 5 and is now 6",
-        "options.new was None and is now [1, 2]",
-        "gone was True and is now None",
+    assert [str(PareError(str(change))) for change in changes(before, now)] == [
+        "k was 5 and is now 6",
+        "new was not given then and is now [1, 2]",
+        "gone was True and is not given now",
     ]
     assert [change.name for change in changes(before, now, names=["gone", "seed"])] == ["gone"]
     (long,) = changes({"a": "x" * 200}, {"a": 1})
     assert str(long) == "a was '" + "x" * 76 + "... and is now 1"
+
+
+def test_changes_are_told_in_the_words_of_the_user() -> None:
+    before = {
+        "paredown": "0.1",
+        "options": {"k": 500, "restarts": 2, "pseudo_labels": True},
+        "source": {"location": "/a", "kind": "npy", "examples": 3, "fingerprint": "v2-00"},
+        "model": {"fingerprint": "ab"},
+    }
+    now = {
+        "paredown": "0.2",
+        "options": {"restarts": 3, "kernel": "float32"},
+        "source": {"location": "/b", "kind": "parquet", "examples": 4, "fingerprint": "v2-ff"},
+        "model": {"fingerprint": "cd"},
+    }
+    told = [PareError(str(change)).with_arguments(as_option) for change in changes(before, now)]
+    assert told == [
+        "the version of paredown was '0.1' and is now '0.2'",
+        "--kernel was not given then and is now 'float32'",
+        "--option restarts was 2 and is now 3",
+        "--k was 500 and is not given now",
+        "--pseudo-labels was True and is not given now",
+        "the number of examples was 3 and is now 4",
+        "the data have changed",
+        "the format of the data was 'npy' and is now 'parquet'",
+        "the place of the data was '/a' and is now '/b'",
+        "the model is a different one",
+    ]
+    (images,) = changes({"source": "v2-00"}, {"source": "v2-ff"})
+    assert str(images) == "the images have changed"
 
 
 def test_other_settings_are_refused_by_name() -> None:

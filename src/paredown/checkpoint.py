@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError, argument
 from paredown.files import MARK, claim_folder, locked, mark_of, remove_folder, write_whole
+from paredown.places import StorageError, as_place
 from paredown.reading import read_arrays
 from paredown.records import check_same, digest, json_values, read_record, write_record
 from paredown.text import with_article
@@ -19,7 +20,7 @@ from paredown.text import with_article
 Arrays = dict[str, NDArray[Any]]
 
 _KIND = "unfinished run"
-_SETTINGS = "settings.json"
+SETTINGS = "settings.json"
 _OF_PART = "settings_digest"  # the array by which a part says what settings it was made under
 
 
@@ -33,7 +34,7 @@ def unfinished(folder: str | Path | None, *, keep: bool = False) -> Iterator[Non
     if folder is None:
         yield
         return
-    folder = Path(folder)
+    folder = as_place(folder)
     with locked(folder):
         claim_folder(folder, _KIND, earlier=["0/settings.json", "embedded/embed.json"])
         try:
@@ -60,8 +61,8 @@ class Checkpoint:
     """A folder of finished parts and the settings they were made under.
 
     A part's file is its completion mark: it appears whole or not at all, and carries a hash of the settings. Opening
-    the folder under other settings is refused, naming what differs. A part that is damaged, or of other settings,
-    counts as missing.
+    the folder under other settings is refused, naming what differs, but for one without any part: nothing would be
+    lost. A part that is damaged, or of other settings, counts as missing.
     """
 
     def __init__(
@@ -70,13 +71,16 @@ class Checkpoint:
         """Open or begin a folder of parts.
 
         Args:
-            folder: which is made if it is missing.
+            folder: which is made with the first part if it is missing.
             settings: what the parts depend on.
             source: how to know that the data are still the same, see `Source.state`; not part of the result.
             trusted: do not look at that.
         """
-        keep_settings(folder, {**settings, "source_state": source or {}}, kind=_KIND, trusted=trusted)
         self.folder, self._digest = folder, digest(settings)
+        self._settings = {**settings, "source_state": source or {}}
+        self._begun = any(folder.glob("*.npz"))
+        if self._begun:
+            keep_settings(folder, self._settings, kind=_KIND, trusted=trusted)
 
     def part(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         """The arrays of a part: those that an earlier run finished, or those made now, which are written."""
@@ -93,25 +97,33 @@ class Checkpoint:
             return None
         try:
             arrays = read_arrays(file, memory=None)
+        except StorageError:
+            raise
         except PareError:
             return None
         return arrays if str(arrays.pop(_OF_PART, "")) == self._digest else None
 
     def save(self, name: str, arrays: Arrays) -> None:
-        """Write a finished part."""
+        """Write a finished part; with the first one, the settings."""
+        if not self._begun:
+            claim_folder(self.folder, _KIND, earlier=[SETTINGS])
+            write_record(self.folder / SETTINGS, json_values(self._settings))
+            self._begun = True
         with write_whole(self.folder / f"{name}.npz") as part, part.open("wb") as stream:
             np.savez(stream, allow_pickle=False, **arrays, **{_OF_PART: np.array(self._digest)})
 
 
-def keep_settings(folder: Path, settings: dict[str, Any], *, kind: str, trusted: bool = False) -> None:
+def keep_settings(
+    folder: Path, settings: dict[str, Any], *, kind: str, trusted: bool = False, name: str = SETTINGS
+) -> None:
     """Note the settings of a folder that grows over several runs, or refuse others than those it was begun with.
 
     A damaged record counts as missing: what is in the folder says by itself what settings it belongs to.
     """
-    claim_folder(folder, kind, earlier=[_SETTINGS])
-    before = read_record(folder / _SETTINGS)
+    claim_folder(folder, kind, earlier=[name])
+    before = read_record(folder / name)
     if before is None:
-        write_record(folder / _SETTINGS, json_values(settings))
+        write_record(folder / name, json_values(settings))
         return
     what = f"{folder} holds {with_article(kind)}"
     state, state_now = before.pop("source_state", None), settings.get("source_state")

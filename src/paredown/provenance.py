@@ -50,6 +50,7 @@ _SOURCE: _Kinds = {
     "kind": _may_be_text,
     "fingerprint": _may_be_text,
     "encoder": _may_be_text,
+    "encoder_name": _may_be_text,
     "examples": _is_count,
     "opened_with": {"columns": _are_texts_by_name, "split": _may_be_text},
 }

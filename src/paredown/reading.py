@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from paredown.errors import PareError, argument
+from paredown.places import arrow_input, as_place, is_storage_error, nothing_at, storage_error
 from paredown.text import with_article
 from paredown.units import format_size
 
@@ -71,6 +72,8 @@ def damaged(path: str | Path, what: str, *, remedy: str = "Replace it.") -> Iter
     except (PareError, ImportError):
         raise
     except Exception as error:
+        if is_storage_error(error):
+            raise storage_error(path, error) from error
         raise PareError(f"{path}: not a readable {what} ({explain(error)}). {remedy}") from error
 
 
@@ -100,9 +103,11 @@ def check_regular(path: str | Path) -> os.stat_result:
     """Raise unless a path is a regular file or leads to one; a pipe or device is never opened, as that may not end."""
     check_name(path)
     try:
-        found = os.stat(path)
+        found = as_place(path).stat()
     except (FileNotFoundError, NotADirectoryError):
-        raise PareError(f"{path}: there is no such file.") from None
+        raise nothing_at(path, "file") from None
+    except PareError:
+        raise
     except (OSError, ValueError) as error:
         raise PareError(f"{path}: cannot be read ({explain(error)}).") from error
     if stat.S_ISDIR(found.st_mode):
@@ -117,7 +122,7 @@ def check_regular(path: str | Path) -> os.stat_result:
 def check_name(path: str | Path) -> None:
     """Raise if a name is not UTF-8, which ids, tables and records are written in."""
     try:
-        os.fspath(path).encode()
+        str(path).encode()
     except UnicodeEncodeError:
         name = os.fsencode(path).decode("utf-8", "backslashreplace")
         raise PareError(f"{name}: the name is not UTF-8; rename it (convmv renames many at once).") from None
@@ -147,8 +152,8 @@ def read_bytes(
 ) -> bytes:
     """All bytes of a file."""
     with reading(path, what, remedy=remedy):
-        check_memory(path, os.path.getsize(path), memory)
-        return Path(path).read_bytes()
+        check_memory(path, as_place(path).stat().st_size, memory)
+        return as_place(path).read_bytes()
 
 
 def read_text(path: str | Path, what: str = "text file", *, remedy: str = "Replace it.") -> str:
@@ -207,12 +212,20 @@ def read_npy_header(stream: IO[bytes], size: int, *, where: str | Path = "the ar
     return header
 
 
+def stream_size(stream: IO[bytes]) -> int:
+    """Bytes of an open file; the place in it stays."""
+    here = stream.tell()
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(here)
+    return size
+
+
 def read_array(path: str | Path, what: str = ".npy file", *, memory: int | None = MEMORY) -> NDArray[Any]:
     """The array in an `.npy` file; never a pickle."""
     import numpy as np
 
-    with reading(path, what), Path(path).open("rb") as stream:
-        header = read_npy_header(stream, os.fstat(stream.fileno()).st_size, where=path)
+    with reading(path, what), as_place(path).open("rb") as stream:
+        header = read_npy_header(stream, stream_size(stream), where=path)
         check_memory(path, header.nbytes, memory)
         stream.seek(0)
         return _checked_text(np.lib.format.read_array(stream, allow_pickle=False), path)
@@ -230,9 +243,9 @@ def read_arrays(
     import numpy as np
 
     arrays: dict[str, NDArray[Any]] = {}
-    with reading(path, what, remedy=remedy), Path(path).open("rb") as stream, zipfile.ZipFile(stream) as archive:
+    with reading(path, what, remedy=remedy), as_place(path).open("rb") as stream, zipfile.ZipFile(stream) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
-        _check_members(path, members, os.fstat(stream.fileno()).st_size)
+        _check_members(path, members, stream_size(stream))
         check_memory(path, sum(member.file_size for member in members), memory, instead=instead)
         for member in members:
             name = member.filename.removesuffix(".npy")
@@ -281,7 +294,7 @@ def read_parquet(
     """A Parquet file as a table whose every offset, index and text has been checked; all columns if none are named."""
     import pyarrow.parquet as pq
 
-    with reading(path, what), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with reading(path, what), pq.ParquetFile(arrow_input(path), page_checksum_verification=True) as file:
         check_rows(file, path)
         names = file.schema_arrow.names
         missing = [name for name in columns or () if name not in names]

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.files import write_whole
+from paredown.places import StorageError
 
 DIGESTS = "digests.json"  # of the files of a finished sweep that do not carry their own, for `paredown verify`
 _SHOWN = 80  # characters of a value in a message
@@ -27,7 +29,7 @@ def canonical(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
+    if isinstance(value, os.PathLike):
         return str(value)
     if hasattr(value, "tolist"):  # numpy's numbers and arrays
         return value.tolist()
@@ -60,7 +62,30 @@ class Change(NamedTuple):
     now: Any
 
     def __str__(self) -> str:
-        return f"{self.name} was {_short(self.before)} and is now {_short(self.now)}"
+        """In the words of a message to the user: part of a `PareError`, as it may name an argument."""
+        if self.name in _CONTENT:
+            return f"{_CONTENT[self.name]} have changed"
+        if self.name.startswith(_MODEL):
+            return "the model is a different one"
+        name = _NAMES.get(self.name, self.name)
+        if self.name.startswith(_OPTIONS):
+            name = argument(self.name.removeprefix(_OPTIONS))
+        if self.before is None:
+            return f"{name} was not given then and is now {_short(self.now)}"
+        if self.now is None:
+            return f"{name} was {_short(self.before)} and is not given now"
+        return f"{name} was {_short(self.before)} and is now {_short(self.now)}"
+
+
+# What the names of settings mean to a user who never saw a record.
+_CONTENT = {"source": "the images", "source.fingerprint": "the data"}
+_MODEL, _OPTIONS = ("model.", "model_"), "options."
+_NAMES = {
+    "paredown": "the version of paredown",
+    "source.location": "the place of the data",
+    "source.examples": "the number of examples",
+    "source.kind": "the format of the data",
+}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any], *, names: Iterable[str] | None = None) -> list[Change]:
@@ -126,6 +151,8 @@ def read_record(path: Path) -> dict[str, Any] | None:
     try:
         content = path.read_bytes()
         record = json.loads(content.decode("utf-8"))
+    except StorageError:
+        raise
     except (OSError, ValueError, RecursionError):  # ValueError: neither JSON nor UTF-8
         return None
     if not isinstance(record, dict) or is_intact(content) is False:

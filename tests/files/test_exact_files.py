@@ -349,7 +349,7 @@ def test_a_busy_folder(tmp_path: Path) -> None:
         assert not is_busy(tmp_path)
         owner = json.loads(lock_file(out).read_text())
         assert owner["process"] == os.getpid()
-        assert set(owner) == {"process", "host", "since"}
+        assert set(owner) == {"process", "host", "since", "together"}
     assert not is_busy(out)
     assert list(tmp_path.iterdir()) == []
     lock_file(out).touch()  # left by a run that was killed
@@ -409,7 +409,7 @@ def test_records_are_for_people_too(tmp_path: Path) -> None:
 
 def test_changes_in_words() -> None:
     assert str(Change("k", 1, "x" * 100)) == f"k was 1 and is now {repr('x' * 100)[:77]}..."
-    assert str(Change("k", "x" * 78, None)) == f"k was {'x' * 78!r} and is now None"
+    assert str(Change("k", "x" * 78, None)) == f"k was {'x' * 78!r} and is not given now"
     before, now = {"a": 1, "b": {"c": 1, "d": 2}, "gone": 0}, {"new": 5, "a": 1, "b": {"c": 1, "d": 3, "e": 4}}
     assert changes(before, now) == [
         Change("new", None, 5),

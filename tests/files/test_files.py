@@ -76,11 +76,26 @@ def test_what_was_put_into_an_output_is_not_lost(tmp_path) -> None:
     assert (tmp_path / "out" / "x").read_text() == "new"
 
 
+@pytest.mark.parametrize("folder", [False, True])
+def test_names_that_are_not_utf8_are_refused_before_anything_is_written(tmp_path, folder) -> None:
+    place = tmp_path / os.fsdecode(b"caf\xe9.parquet")
+    for write_it in (
+        lambda: check_output(place, folder=folder),
+        lambda: claim_folder(place, "sweep"),
+        lambda: check_output(place / "inside"),
+    ):
+        with pytest.raises(PareError, match=r"caf.*: the name of an output must be UTF-8; choose another one"):
+            write_it()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_was_changed_since_is_not_ones_own(tmp_path) -> None:
     write(tmp_path / "kept.txt", "a\nb\n")
     assert is_own(tmp_path / "kept.txt")
     (tmp_path / "kept.txt").write_text("a\nb\nc\n")
-    with pytest.raises(PareError, match=r"kept.txt was not written by paredown"):
+    with pytest.raises(
+        PareError, match=r"kept.txt was changed since paredown wrote it, by the digest in .kept.txt.paredown"
+    ):
         write(tmp_path / "kept.txt", "a\n", overwrite=True)
 
 
@@ -99,7 +114,8 @@ def test_ones_own_that_was_cut_off_is_replaced(tmp_path, digits, rest) -> None:
         file = out / "manifest.parquet" if out.is_dir() else out
         whole = file.read_bytes()
         file.write_bytes(whole[: int(rest * len(whole))])
-        with pytest.raises(PareError, match=r"already exists.* replace it with overwrite=True"):
+        refusal = r"is not as it was written.* again with" if out.is_dir() else r"already exists.* replace it with"
+        with pytest.raises(PareError, match=f"{refusal} overwrite=True"):
             write_output(out)
         write_output(out, overwrite=True)
         assert file.read_bytes() == whole
@@ -493,11 +509,11 @@ def test_a_lock_that_was_removed_in_between_is_not_held(tmp_path, monkeypatch) -
     """The owner removes the file while another run has it open already: that run must not hold a file nobody sees."""
     real, calls = locks._lock_handle, []
 
-    def removed_first(handle) -> bool:
+    def removed_first(handle, **how) -> bool:
         calls.append(handle)
         if len(calls) == 1:
             (tmp_path / ".out.paredown-lock").unlink()
-        return real(handle)
+        return real(handle, **how)
 
     monkeypatch.setattr(locks, "_lock_handle", removed_first)
     with locked(tmp_path / "out"):

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import re
 import secrets
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from paredown.errors import PareError
+from paredown.places import is_remote
 
 TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.paredown-tmp", re.DOTALL)  # names of what is being written or deleted
+MARK = ".paredown"  # the file in a folder that says that paredown wrote it; of a file, `.NAME.paredown` beside it
+UNFINISHED = "unfinished"  # in the mark of a folder that is being sent to an object store
 _SYNCED_ONE_BY_ONE = 1000  # files above which the whole disk is flushed instead
 
 
@@ -33,10 +38,16 @@ def write_whole(
     For files inside an output that is already one's own; `new_output` is for those that a user names. Whatever is at
     `path` is replaced, unless `replace` is False. Errors name the `output` that the file belongs to, and so does the
     temporary name of a file beside its output: whoever locks that clears both away.
+
+    A place in an object store is written on this machine first, and then sent.
     """
+    if is_remote(path):
+        with _sent(path, folder=folder, replace=replace) as part:
+            yield part
+        return
     with clear_errors(output or path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        workspace = _temporary(path, output)
+        workspace = Path(os.path.abspath(_temporary(path, output)))  # in a relative name, libraries take ~ for a home
         workspace.mkdir()
         try:
             part = workspace / path.name
@@ -46,8 +57,46 @@ def write_whole(
             _sync(part)
             _put_in_place(part, path, aside=workspace / "replaced", replace=replace)
             _sync_folder(path.parent)
+        except FileNotFoundError as error:
+            if workspace.exists():
+                raise
+            raise PareError(
+                f"{output or path}: another run of the same work cleared away what this one was writing; run the same "
+                "command again to go on."
+            ) from error
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
+
+
+@contextmanager
+def _sent(path: Any, *, folder: bool, replace: bool) -> Iterator[Path]:
+    """A place on this machine, which is sent to an object store when the block ends without an error.
+
+    Of a folder, an unfinished mark comes first, and its own mark last: until then it does not count as complete. What
+    the folder held before and has no more is removed in between.
+    """
+    with tempfile.TemporaryDirectory(prefix="paredown-") as workspace:
+        part = Path(workspace, path.name)
+        if not folder:
+            yield part
+            if not replace:
+                _check_absent(path)
+            path.upload(part)
+            return
+        part.mkdir()
+        yield part
+        files = sorted((file for file in part.rglob("*") if file.is_file()), key=lambda file: file.name == MARK)
+        names = [file.relative_to(part).as_posix() for file in files]
+        begun = Path(workspace, "begun")
+        old = {} if not path.exists() else {str(file.relative_to(path)): file for file in path.rglob("*")}
+        listed = {name: {} for name in [*names, *(name for name, file in old.items() if file.is_file())]}
+        begun.write_text(json.dumps({"paredown": "", UNFINISHED: True, "files": listed}) + "\n", encoding="utf-8")
+        (path / MARK).upload(begun)
+        for name, file in old.items():
+            if file.is_file() and name != MARK:
+                file.unlink()
+        for name, file in zip(names, files, strict=True):
+            (path / name).upload(file)
 
 
 def remove_folder(folder: Path, *, output: Path | None = None) -> None:
@@ -55,6 +104,9 @@ def remove_folder(folder: Path, *, output: Path | None = None) -> None:
 
     What belongs to an `output` beside it is moved to a temporary name of that, to be cleared away with its own.
     """
+    if is_remote(folder):
+        folder.rmtree(last=MARK)  # type: ignore[attr-defined]  # by which a killed run knows it for its own
+        return
     aside = _temporary(folder, output)
     try:
         os.rename(folder, aside)
@@ -87,6 +139,8 @@ def clear_temporaries(folder: Path, name: str | None = None) -> list[Path]:
     those who hold the lock of the output: a live run writes under such a name.
     """
     removed = []
+    if is_remote(folder):  # where there are none
+        return removed
     for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
         if not TEMPORARY.fullmatch(entry.name) or (name is not None and target_name(entry) != name):
             continue
@@ -99,7 +153,8 @@ def clear_temporaries(folder: Path, name: str | None = None) -> list[Path]:
 
 
 def _temporary(path: Path, output: Path | None = None) -> Path:
-    owner = output if output is not None and output.parent == path.parent else path
+    beside_it = output is not None and os.path.abspath(output.parent) == os.path.abspath(path.parent)
+    owner = output if output is not None and beside_it else path
     return path.with_name(f".{owner.name}.{secrets.token_hex(4)}.paredown-tmp")
 
 
@@ -233,7 +288,7 @@ def _lies_beside(name: Any, path: Path) -> bool:
 
 def beside(path: Path, suffix: str) -> Path:
     """The hidden file or folder beside an output that belongs to it."""
-    place = path if path.name not in ("", "..") else Path(os.path.abspath(path))
+    place = path if path.name not in ("", "..") or is_remote(path) else Path(os.path.abspath(path))
     if not place.name:
         raise PareError(f"{path} cannot be an output; name a new file or folder inside it.")
     return place.with_name(f".{place.name}{suffix}")

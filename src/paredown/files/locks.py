@@ -1,10 +1,12 @@
 """One writer: an output is locked by the run that writes it, and a second run is told whose it is.
 
-The lock is the operating system's, which takes it from a process that dies, however it dies.
+Runs that do shares of one work hold the lock together; one that writes alone is kept away until all of them have ended,
+and they while it runs. The lock is the operating system's, which takes it from a process that dies, however it dies.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -16,8 +18,10 @@ from pathlib import Path
 
 from paredown.errors import PareError
 from paredown.files.atomic import TEMPORARY, UNSUPPORTED, beside, clear_errors, clear_temporaries, target_name
+from paredown.places import is_remote, real
 
 LOCK_SUFFIX = ".paredown-lock"
+_PATIENCE = 2.0  # seconds that a share waits for another one, which may be just about to end
 
 
 def clear_below(folder: Path) -> None:
@@ -48,8 +52,12 @@ def locked(path: Path) -> Iterator[None]:
 
     The lock is a hidden file beside the output, held by the operating system for this process and freed when that dies,
     however it dies. What a killed run left of the same output is cleared away. A thread may lock an output again.
+    Outputs in object stores are not locked.
     """
-    path = Path(os.path.realpath(path))  # by whatever links it is reached
+    path = real(path)
+    if is_remote(path):  # nothing is locked there, and need not be: two runs of one command write the same objects
+        yield
+        return
     mine = threading.get_ident()
     with _held_guard:
         thread, times = _held.get(path, (mine, 0))
@@ -71,16 +79,33 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _locked_by_system(path: Path) -> Iterator[None]:
+def locked_together(path: Path) -> Iterator[None]:
+    """Be one of the runs that write `path` side by side while the block lasts; one that writes it alone is kept away.
+
+    What killed runs left is not cleared away: it might be what another one is writing. Outputs in object stores are not
+    locked, nor any on Windows, which has no such locks.
+    """
+    path = real(path)
+    if is_remote(path) or os.name != "posix":
+        yield
+        return
+    with _locked_by_system(path, together=True):
+        yield
+
+
+@contextmanager
+def _locked_by_system(path: Path, *, together: bool = False) -> Iterator[None]:
     made = [folder for folder in path.parents if not folder.exists()]
     file = lock_file(path)
     with clear_errors(path):
-        handle = _acquire(file, path)
+        handle = _acquire(file, path, together=together)
     try:
-        clear_temporaries(path.parent, path.name)
+        if not together:
+            clear_temporaries(path.parent, path.name)
         yield
     finally:
-        file.unlink(missing_ok=True)  # while it is still held, so that nobody waits for a file that is gone
+        if not together or _lock_handle(handle):  # the last one to leave
+            file.unlink(missing_ok=True)  # while it is still held, so that nobody waits for a file that is gone
         os.close(handle)
         for folder in made:  # those that nothing came into
             try:
@@ -89,13 +114,17 @@ def _locked_by_system(path: Path) -> Iterator[None]:
                 break
 
 
-def _acquire(file: Path, path: Path) -> int:
+def _acquire(file: Path, path: Path, *, together: bool) -> int:
+    patient_until = time.monotonic() + (_PATIENCE if together else 0)
     while True:
         handle = _open_lock(file)
-        if not _lock_handle(handle):
+        if not _lock_handle(handle, together=together):
             owner = _owner(handle)
             os.close(handle)
-            raise PareError(f"{path} is being written by {owner}; wait for it to finish, or choose another output.")
+            if time.monotonic() < patient_until:
+                time.sleep(0.02)
+                continue
+            raise PareError(f"{path} is being written by {owner}, or choose another output.")
         try:
             current = os.stat(file).st_ino == os.fstat(handle).st_ino
         except FileNotFoundError:
@@ -103,7 +132,8 @@ def _acquire(file: Path, path: Path) -> int:
         if current:
             break
         os.close(handle)  # its owner removed it in between
-    owner = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    owner = {"process": os.getpid(), "host": socket.gethostname(), "since": since, "together": together}
     with suppress(OSError):  # it is held all the same; a full disk is told where the output is written
         os.truncate(handle, 0)
         os.pwrite(handle, json.dumps(owner).encode(), 0)
@@ -121,7 +151,7 @@ def _open_lock(file: Path) -> int:
     return os.open(file, flags, 0o666)
 
 
-def _lock_handle(handle: int) -> bool:
+def _lock_handle(handle: int, *, together: bool = False) -> bool:
     try:
         import fcntl
     except ImportError:  # Windows
@@ -133,11 +163,11 @@ def _lock_handle(handle: int) -> bool:
             return False
         return True
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if together else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno in UNSUPPORTED:  # a file system without locks: two runs at once are not noticed there
+        if error.errno in (*UNSUPPORTED, errno.ENOLCK):  # no locks, as on some NFS: two runs at once are not noticed
             return True
         raise
     return True
@@ -146,9 +176,15 @@ def _lock_handle(handle: int) -> bool:
 def _owner(handle: int) -> str:
     try:
         owner = json.loads(os.pread(handle, 4096, 0))
-        return f"another run (process {owner['process']} on {owner['host']}, since {owner['since']})"
+        run = f"process {owner['process']} on {owner['host']}, since {owner['since']}"
+        if owner.get("together"):
+            return (
+                f"runs that do shares of the work (the last to begin: {run}); wait for all of them to finish, and join "
+                "what they wrote with `paredown merge`"
+            )
+        return f"another run ({run}); wait for it to finish"
     except (ValueError, KeyError, TypeError):
-        return "another run"
+        return "another run; wait for it to finish"
 
 
 def lock_file(path: Path) -> Path:
@@ -172,5 +208,5 @@ def lock_is_held(file: Path) -> bool:
 
 def is_busy(folder: Path) -> bool:
     """Whether a run that is alive writes a folder, or one that it is in."""
-    place = Path(os.path.realpath(folder))
+    place = real(folder)
     return any(lock_is_held(lock_file(part)) for part in (place, *place.parents) if part.name)

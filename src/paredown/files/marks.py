@@ -10,31 +10,34 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from paredown.errors import PareError
-from paredown.files.atomic import beside, write_whole
+from paredown.files.atomic import MARK, UNFINISHED, beside, write_whole
 from paredown.files.damage import holds_record, is_damaged
-from paredown.text import quoted, with_article
+from paredown.places import StorageError, arrow_input, is_remote, is_storage_error, storage_error
+from paredown.text import few, quoted, with_article
 from paredown.version import __version__
 
-MARK = ".paredown"  # the file in a folder that says that paredown wrote it; of a file, `.NAME.paredown` beside it
 _LISTED_FILES = 10_000  # files of a folder up to which its mark lists them
 _DIGESTED_BYTES = 2**30  # bytes of a folder up to which its mark has digests of its files
 
 
 def is_own(path: Path) -> bool:
     """Whether paredown wrote a file or folder."""
-    return mark_of(path) is not None
+    mark = mark_of(path)
+    return mark is not None and UNFINISHED not in mark
 
 
 def was_own(path: Path) -> bool:
     """Whether a file is the damaged rest of one that paredown wrote, by its own mark or by what lies beside it."""
+    beside_it = [file_mark(path), *([path.with_suffix(".json")] if path.suffix == ".parquet" else [])]
     if not is_damaged(path):
         return False
-    beside_it = [file_mark(path), *([path.with_suffix(".json")] if path.suffix == ".parquet" else [])]
-    return holds_record(path) or any(read_mark(file) is not None for file in beside_it)
+    # A damaged JSON document is one that begins as paredown's do.
+    return path.suffix == ".json" or holds_record(path) or any(read_mark(file) is not None for file in beside_it)
 
 
 def mark_of(path: Path) -> dict[str, Any] | None:
@@ -53,6 +56,11 @@ def mark_of(path: Path) -> dict[str, Any] | None:
     return _mark_inside(path)
 
 
+def is_unfinished(path: Path) -> bool:
+    """Whether a run was killed while it sent a folder to an object store."""
+    return is_remote(path) and path.is_dir() and bool((mark_of(path) or {}).get(UNFINISHED))
+
+
 def file_mark(path: Path) -> Path:
     """Where the mark of a file is that cannot carry one."""
     return beside(path, MARK)
@@ -67,19 +75,33 @@ def file_digest(path: Path) -> str:
 def finished_request(path: Path) -> str | None:
     """The `request` of the run that finished an output; None where there is none, or where files of it are gone."""
     mark = mark_of(path) if path.exists() else None
-    if mark is None or (path.is_dir() and not _is_complete(path, mark)):
+    if mark is None or (path.is_dir() and any(_damages(path, mark))):
         return None
     return mark.get("request")
 
 
-def _is_complete(folder: Path, mark: dict[str, Any]) -> bool:
-    """Whether every file of an output is there, in its size; `paredown verify` reads them too."""
+def damages(path: Path, *, contents: bool = True) -> list[str]:
+    """What files of a folder of paredown's are not as they were written, each with how: missing, cut off or changed.
+
+    Contents are compared where the mark has their digests, of up to 1 GiB on a disk; of more, sizes are, and `paredown
+    verify` reads it all.
+    """
+    mark = mark_of(path) if path.is_dir() else None
+    return [] if mark is None else list(_damages(path, mark, contents=contents))
+
+
+def _damages(folder: Path, mark: dict[str, Any], *, contents: bool = True) -> Iterator[str]:
     sizes = _sizes(folder)
-    if "names" in mark:
-        return _names_digest(sizes) == mark["names"]
-    return all(
-        sizes.get(name) == noted.get("bytes", sizes.get(name, -1)) for name, noted in mark.get("files", {}).items()
-    )
+    if "names" in mark and _names_digest(sizes) != mark["names"]:
+        yield "some of its files are missing, or of another size"
+    for name, noted in mark.get("files", {}).items():
+        size, digest = sizes.get(name), noted.get("sha256")
+        if size is None:
+            yield f"{name} is missing"
+        elif noted.get("bytes", size) != size:
+            yield f"{name} has {size:,} bytes of {noted['bytes']:,}"
+        elif contents and digest is not None and not is_remote(folder) and file_digest(folder / name) != digest:
+            yield f"{name} has changed"
 
 
 def is_file_mark(file: Path) -> bool:
@@ -96,6 +118,8 @@ def read_mark(file: Path) -> dict[str, Any] | None:
     """The mark in a file of its own, if it is one."""
     try:
         mark = json.loads(file.read_text(encoding="utf-8"))
+    except StorageError:
+        raise
     except (OSError, ValueError):
         return None
     return mark if isinstance(mark, dict) and "paredown" in mark else None
@@ -119,7 +143,8 @@ def inventory(folder: Path) -> dict[str, Any]:
 def _files_in(folder: Path) -> list[Path]:
     """Every file and link of an output but its mark, in a fixed order."""
     found = (file for file in folder.rglob("*") if not file.is_dir() or file.is_symlink())
-    return sorted((file for file in found if file != folder / MARK), key=os.fsencode)
+    in_order = lambda file: str(file).encode("utf-8", "surrogateescape")
+    return sorted((file for file in found if file != folder / MARK), key=in_order)
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -142,23 +167,24 @@ def check_own(path: Path) -> None:
     mark = None if path.is_symlink() else mark_of(path)
     if mark is None and was_own(path):
         return
-    move = f"mv {quoted(path)} {quoted(f'{path}.old')}"
+    move = "move it away" + mv(path)
     if mark is None:
         why = "was not written by paredown"
-        if is_damaged(path):
+        if is_file_mark(file_mark(path)):
+            why = f"was changed since paredown wrote it, by the digest in {file_mark(path).name}"
+        elif is_damaged(path):
             why = "is damaged, and nothing says that paredown wrote it"
-        raise PareError(f"{path} {why}, so it is never replaced; move it away (`{move}`), or choose another output.")
+        raise PareError(f"{path} {why}, so it is never replaced; {move}, or choose another output.")
     if path.is_dir() and mark.get("kind") is not None:
         raise PareError(
-            f"{path} holds {with_article(mark['kind'])}, which nothing else replaces; move it away (`{move}`), or "
-            "choose another output."
+            f"{path} holds {with_article(mark['kind'])}, which nothing else replaces; {move}, or choose another output."
         )
     foreign = [*foreign_files(path, mark), *_changed_files(path, mark)] if path.is_dir() else []
     if foreign:
-        few = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         raise PareError(
-            f"{path} contains files that were added or changed since paredown wrote it ({few}), which would be lost; "
-            f"move it away (`{move}`), or choose another output."
+            f"{path} contains files that were added or changed since paredown wrote it ({few(foreign)}), which would "
+            "be lost; "
+            f"{move}, or choose another output."
         )
 
 
@@ -180,12 +206,17 @@ def _changed_files(folder: Path, mark: dict[str, Any]) -> list[str]:
         f"{name}, which was changed"
         for name, size in _sizes(folder).items()
         if (noted := mark.get("files", {}).get(name))
-        and not is_damaged(folder / name)
         and (
             noted.get("bytes", size) != size
             or ("sha256" in noted and ((folder / name).is_symlink() or file_digest(folder / name) != noted["sha256"]))
         )
+        and not is_damaged(folder / name, contents=True)
     ]
+
+
+def mv(path: Path) -> str:
+    """The command that moves an output away, in parentheses, where there is one for all."""
+    return "" if is_remote(path) else f" (`mv {quoted(path)} {quoted(f'{path}.old')}`)"
 
 
 _EARLIER_MANIFEST = ("manifest.parquet", "manifest.json", "classes.csv")
@@ -193,9 +224,13 @@ _EARLIER_MANIFEST = ("manifest.parquet", "manifest.json", "classes.csv")
 
 def _mark_of_earlier_folder(folder: Path) -> dict[str, Any] | None:
     """Folders of `prune` from before there were marks are known by their manifest."""
-    if not is_own(folder / _EARLIER_MANIFEST[0]):
+    manifest = folder / _EARLIER_MANIFEST[0]
+    shards = sorted(manifest.glob("[0-9]*.parquet")) if manifest.is_dir() else []
+    if not (any(map(is_own, shards)) if shards else is_own(manifest)):
         return None
-    return {"paredown": "", "files": {name: {} for name in _EARLIER_MANIFEST if (folder / name).exists()}}
+    there = [folder / name for name in _EARLIER_MANIFEST if (folder / name).is_file()]
+    there += [shard for shard in shards if is_own(shard) or is_damaged(shard)]
+    return {"paredown": "", "files": {file.relative_to(folder).as_posix(): {} for file in there}}
 
 
 def _mark_inside(path: Path) -> dict[str, Any] | None:
@@ -210,14 +245,18 @@ def _mark_inside(path: Path) -> dict[str, Any] | None:
         if start == b"PK\3\4":
             return _mark_of_arrays(path)
         return _mark_of_encoder(path) if path.suffix == ".onnx" else None
-    except Exception:  # whatever a library says of a file that it cannot read, the file is not paredown's
+    except StorageError:
+        raise
+    except Exception as error:  # whatever a library says of a file that it cannot read, the file is not paredown's
+        if is_storage_error(error):
+            raise storage_error(path, error) from error
         return None
 
 
 def _mark_of_table(path: Path) -> dict[str, Any] | None:
     import pyarrow.parquet as pq
 
-    record = (pq.read_schema(path).metadata or {}).get(b"paredown")
+    record = (pq.read_schema(arrow_input(path)).metadata or {}).get(b"paredown")
     return None if record is None else {"paredown": ""} | json.loads(record)
 
 

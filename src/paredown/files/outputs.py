@@ -15,15 +15,18 @@ from paredown.files.marks import (
     MARK,
     _mark_inside,
     check_own,
+    damages,
     file_digest,
     inventory,
     is_own,
+    is_unfinished,
     new_mark,
     read_mark,
     was_own,
     write_companion,
 )
-from paredown.text import with_article
+from paredown.places import StorageError, as_place, is_remote, real
+from paredown.text import encodable, few, with_article
 
 _LONGEST_NAME = 200  # bytes, so that temporary names, which are longer, fit into the 255 of most file systems
 
@@ -51,39 +54,59 @@ def check_output(
     if path.exists() and path.is_dir() != folder:
         is_, needed = ("file", "folder") if folder else ("folder", "file")
         raise PareError(f"{path} is a {is_}, but a {needed} would be written there; choose another output.")
-    if (path.exists() or path.is_symlink()) and not overwrite:
+    if (path.exists() or path.is_symlink()) and not overwrite and not is_unfinished(path):
         instead = (
             f", or replace it with {argument('overwrite', True)}"
             if is_own(path) or was_own(path)
             else "; paredown did not write it"
         )
+        if broken := damages(path):
+            raise damaged_output(path, broken)
         raise PareError(f"{path} already exists; choose another output{instead}.")
-    parent = next(p for p in path.absolute().parents if p.exists())
-    if not parent.is_dir():
-        raise PareError(f"cannot write {path}: {parent} is not a folder; choose another output.")
-    if not os.access(parent, os.W_OK):
-        raise PareError(f"cannot write {path}: {parent} is read-only; choose another output.")
+    _check_parent(path)
     for existing in [path, *beside]:
         if existing.exists() or existing.is_symlink():
             check_own(existing)
 
 
+def damaged_output(path: Path, broken: list[str]) -> PareError:
+    """What to say of an output whose files are not as they were written."""
+    return PareError(
+        f"{path} is not as it was written: {few(broken)}. Make it again with {argument('overwrite', True)}, or choose "
+        "another output; `paredown verify` checks all of it."
+    )
+
+
+def _check_parent(path: Path) -> None:
+    """Raise if nothing can be written where `path` would be."""
+    if is_remote(path):
+        path.check_bucket()  # type: ignore[attr-defined]
+        return
+    parent = next(p for p in path.absolute().parents if p.exists())
+    if not parent.is_dir():
+        raise PareError(f"cannot write {path}: {parent} is not a folder; choose another output.")
+    if not os.access(parent, os.W_OK):
+        raise PareError(f"cannot write {path}: {parent} is read-only; choose another output.")
+
+
 def check_apart(path: Path, sources: Iterable[str | Path], *, folder: bool = True) -> None:
     """Raise if an output equals, contains or lies inside anything it is made from, or the current folder."""
-    out = Path(os.path.realpath(path))
-    here = Path(os.path.realpath(os.curdir))
+    if encodable(str(path)) != str(path):  # Parquet files and JSON could not name it
+        raise PareError(f"{path}: the name of an output must be UTF-8; choose another one.")
+    out, here = real(path), real(os.curdir)
     if folder and (out == here or out in here.parents):
         where = "the current folder" if out == here else "a folder above the current one"
         raise PareError(f"{path} is {where}, which would be replaced as a whole; name a new folder inside it.")
     for source in sources:
-        if not os.path.exists(source):
+        read = as_place(source)
+        if not is_remote(read) and not read.exists():
             continue
-        real = Path(os.path.realpath(source))
-        if out == real:
+        read = real(read)
+        if out == read:
             raise PareError(f"{path} is also an input ({source}); choose another output.")
-        if out in real.parents:
+        if out in read.parents:
             raise PareError(f"{path} contains an input ({source}); choose an output outside it.")
-        if real in out.parents:
+        if read in out.parents:
             raise PareError(f"{path} is inside an input ({source}); choose an output outside it.")
 
 
@@ -100,7 +123,7 @@ def check_distinct(*outputs: Path | None) -> None:
     given = [path for path in outputs if path is not None]
     for number, path in enumerate(given):
         for other in given[:number]:
-            one, two = Path(os.path.realpath(path)), Path(os.path.realpath(other))
+            one, two = real(path), real(other)
             if one == two or one in two.parents or two in one.parents:
                 how = "the same place" if one == two else "inside one another"
                 raise PareError(
@@ -154,6 +177,8 @@ def claim_folder(folder: Path, kind: str, *, earlier: Iterable[str] = ()) -> Non
         earlier: names of JSON documents by which a folder of this kind is known that has no mark yet.
     """
     check_apart(folder, ())
+    if is_remote(folder):
+        _check_parent(folder)
     if folder.exists() and not folder.is_dir():
         raise PareError(f"{folder} is a file, but a folder would be written there; choose another output.")
     mark = read_mark(folder / MARK)
@@ -177,6 +202,8 @@ _EARLIER_KEYS = {"set of figures": "figure", "unfinished training": "rows"}
 def _is_earlier_record(file: Path, kind: str) -> bool:
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
+    except StorageError:
+        raise
     except (OSError, ValueError):
         return False
     return isinstance(record, dict) and _EARLIER_KEYS.get(kind, "paredown") in record

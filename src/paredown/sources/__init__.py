@@ -8,6 +8,7 @@ from pathlib import Path
 from numpy.typing import ArrayLike
 
 from paredown.errors import PareError, argument, check_known
+from paredown.places import as_place, is_path, is_remote, nothing_at
 from paredown.reading import MEMORY, check_name, damaged
 from paredown.scores import Labels
 from paredown.sources.arrays import ArraySource, NpySource, load_column
@@ -67,13 +68,15 @@ def open_source(
     memory = None if memory is None else parse_size(memory)
     if isinstance(data, Source):
         return data
-    if not isinstance(data, str | Path):
+    if not is_path(data):
         return ArraySource(data, ids=ids, labels=labels)
-    path = Path(data)
+    path = as_place(data)
+    if is_remote(path):
+        path = path.listed_once()  # type: ignore[attr-defined]
     check_name(path)
-    named = None if path.exists() else named_dataset(data)
+    named = None if path.exists() or is_remote(path) else named_dataset(data)
     if named is None and not path.exists():
-        raise PareError(f"{path}: there is no such file or folder.")
+        raise nothing_at(path)
     columns = dict(columns or {})
     for role in columns:
         check_known("column role", role, COLUMN_ROLES)
@@ -83,6 +86,11 @@ def open_source(
     else:
         with damaged(path, "source"):  # a folder that may not be listed
             found = find_format(path)
+        if is_remote(path) and not found.remote:
+            raise PareError(
+                f"{path}: a {found.summary} is not read from object stores; copy it to this machine first, or store "
+                "its images as files or in tars, or their embeddings as .npy."
+            )
         if split is not None and not found.splits:
             raise PareError(f"{path}: it has no splits; leave out {argument('split', split)}.")
         source = found.open(path, options)

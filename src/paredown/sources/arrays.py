@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +23,12 @@ from paredown.reading import (
     read_parquet,
     read_text,
     reading,
+    stream_size,
 )
 from paredown.records import SEAL, is_intact
 from paredown.scores import Labels, join_labels
 from paredown.sources.base import Options, VectorSource, read_each
+from paredown.text import quoted
 
 RECORD = "embed.json"  # what `paredown embed` notes beside the shards of a store
 _REMEDY = "Run `paredown embed` again."
@@ -68,7 +71,7 @@ class ArraySource(VectorSource):
         return super().fingerprint()
 
 
-class _Shard(NamedTuple):
+class Shard(NamedTuple):
     """One `.npy` file of embeddings."""
 
     path: Path
@@ -96,7 +99,7 @@ class NpySource(VectorSource):
             files = sorted((f for f in path.glob("*.npy") if f not in columns.values()), key=natural_order)
             ids = load_column(columns["ids"]) if ids is None and columns["ids"].exists() else ids
             labels = load_column(columns["labels"]) if labels is None and columns["labels"].exists() else labels
-        self._shards, self.skipped = read_each(files, _read_header, options.on_error)
+        self._shards, self.skipped = read_each(files, read_header, options.on_error)
         if path.is_dir() and self._shards and any(path.glob("*.parquet")):
             own_ids, own_labels = self._tables(options.memory)
             ids = own_ids if ids is None else ids
@@ -104,13 +107,7 @@ class NpySource(VectorSource):
         total = sum(shard.rows for shard in self._shards)
         if total == 0:
             raise PareError(f"{path}: the source is empty; no rows of embeddings could be read from it.")
-        self.dim = self._shards[0].dim
-        for shard in self._shards:
-            if shard.dim != self.dim:
-                raise PareError(
-                    f"{path}: embeddings differ in dimension: {self._shards[0].path.name} has {self.dim}, "
-                    f"{shard.path.name} has {shard.dim}; all shards must come from the same encoder."
-                )
+        self.dim = common_dim(path, self._shards)
         if ids is None and path.is_dir():
             ids = id_array([f"{shard.path.stem}:{row}" for shard in self._shards for row in range(shard.rows)])
         ids = np.arange(total) if ids is None else ids
@@ -119,7 +116,7 @@ class NpySource(VectorSource):
 
     def _tables(self, memory: int | None) -> tuple[NDArray[Any], Labels | None]:
         """Ids, and labels if there are any, from the tables beside the shards."""
-        tables = [_read_companion(shard, memory) for shard in self._shards]
+        tables = [read_companion(shard, memory) for shard in self._shards]
         ids = join_ids([own for own, _ in tables])
         labelled = [own for _, own in tables if own is not None]
         if not labelled:
@@ -131,35 +128,22 @@ class NpySource(VectorSource):
 
     def provenance(self) -> dict[str, Any]:
         """With the encoder and the images, if the store remembers them."""
-        known = {key: self._record[key] for key in ("encoder", "images") if key in self._record}
-        return super().provenance() | known
+        return super().provenance() | made_of(self._record)
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """Blocks reach across shards, so that they are the same however the rows are split into files."""
-        kinds = {shard.dtype for shard in self._shards}
-        buffer = np.empty((min(rows, len(self.ids)), self.dim), np.result_type(*kinds))  # read into again and again
-        filled = 0
-        for shard in self._shards:
-            with reading(shard.path, ".npy file"), shard.path.open("rb", buffering=0) as stream:
-                stream.seek(shard.offset)
-                left = shard.rows
-                while left:
-                    piece = buffer[filled : filled + min(left, len(buffer) - filled)]
-                    if shard.dtype == buffer.dtype:
-                        _read_into(stream, piece, shard.path)
-                    else:
-                        stored = np.empty(piece.shape, shard.dtype)
-                        _read_into(stream, stored, shard.path)
-                        piece[:] = stored
-                    filled, left = filled + len(piece), left - len(piece)
-                    if filled == len(buffer):
-                        yield buffer
-                        filled = 0
-        if filled:
-            yield buffer[:filled]
+        return read_blocks([(shard, 0, shard.rows) for shard in self._shards], rows)
 
     def disk_files(self) -> Iterable[Path]:
         return (shard.path for shard in self._shards)
+
+
+def made_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the record of a store says of its making: the encoder, in words and by its name, and the images."""
+    known = {key: record[key] for key in ("encoder", "images") if key in record}
+    settings = record.get("settings")
+    name = settings.get("encoder") if isinstance(settings, dict) else None
+    return known if name is None else known | {"encoder_name": name}
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -176,12 +160,13 @@ def read_record(folder: Path) -> dict[str, Any]:
             raise PareError(f"{file}: not a readable record of embeddings (it lacks a proper {name!r}). {_REMEDY}")
     if not record["complete"]:
         raise PareError(
-            f"{folder}: these embeddings are incomplete; run the same `paredown embed` command again first."
+            f"{folder}: these embeddings are incomplete; run the same `paredown embed` command again first, or "
+            f"`paredown merge {quoted(folder)}` if they were made in shares."
         )
     return record
 
 
-def _read_companion(shard: _Shard, memory: int | None) -> tuple[NDArray[Any], Labels | None]:
+def read_companion(shard: Shard, memory: int | None) -> tuple[NDArray[Any], Labels | None]:
     """The ids and labels in the table beside a shard."""
     from paredown.columns import id_column, label_column
 
@@ -198,15 +183,26 @@ def _read_companion(shard: _Shard, memory: int | None) -> tuple[NDArray[Any], La
         return id_column(table["id"], file), labels
 
 
-def _read_header(file: Path) -> _Shard:
+def read_header(file: Path) -> Shard:
     """Shape, type and data offset of an `.npy` file, checked against its size."""
     with reading(file, ".npy file"), file.open("rb") as stream:
-        header = read_npy_header(stream, os.fstat(stream.fileno()).st_size, where=str(file))
+        header = read_npy_header(stream, stream_size(stream), where=str(file))
     shape = header.shape
     _check_matrix(str(file), shape, header.dtype)
     if header.fortran and min(shape) > 1:
         raise PareError(f"{file}: stored column by column; save it again with np.ascontiguousarray.")
-    return _Shard(file, shape[0], shape[1], header.dtype, header.offset)
+    return Shard(file, shape[0], shape[1], header.dtype, header.offset)
+
+
+def common_dim(path: Path, shards: Sequence[Shard]) -> int:
+    """The dimension of all shards of a source."""
+    for shard in shards:
+        if shard.dim != shards[0].dim:
+            raise PareError(
+                f"{path}: embeddings differ in dimension: {shards[0].path.name} has {shards[0].dim}, "
+                f"{shard.path.name} has {shard.dim}; all shards must come from the same encoder."
+            )
+    return shards[0].dim
 
 
 def _check_matrix(location: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -217,6 +213,48 @@ def _check_matrix(location: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -
         )
     if shape[1] == 0:
         raise PareError(f"{location}: embeddings have no dimensions (shape {shape}).")
+
+
+def read_blocks(pieces: Sequence[tuple[Shard, int, int]], rows: int) -> Iterator[NDArray[Any]]:
+    """Pieces of files (each with its first row and their number) in blocks of `rows` that reach across files.
+
+    A thread reads the next block while one is used, so that computing does not wait for the disk. The memory of a block
+    is read into again when the one after the next is asked for.
+    """
+    total = sum(number for _, _, number in pieces)
+    shape = (min(rows, total), pieces[0][0].dim)
+    kind = np.result_type(*{shard.dtype for shard, _, _ in pieces})
+    if total <= rows:
+        yield from _fill(pieces, iter([np.empty(shape, kind)]))
+        return
+    blocks = _fill(pieces, cycle([np.empty(shape, kind), np.empty(shape, kind)]))
+    with ThreadPoolExecutor(1, "paredown-reading") as thread:
+        coming = thread.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = thread.submit(next, blocks, None)
+            yield block
+
+
+def _fill(pieces: Sequence[tuple[Shard, int, int]], buffers: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """Pieces of files read into one buffer after the other."""
+    buffer, filled = next(buffers), 0
+    for shard, first, left in pieces:
+        with reading(shard.path, ".npy file"), shard.path.open("rb", buffering=0) as stream:
+            stream.seek(shard.offset + first * shard.dim * shard.dtype.itemsize)
+            while left:
+                if filled == len(buffer):
+                    yield buffer
+                    buffer, filled = next(buffers), 0
+                part = buffer[filled : filled + min(left, len(buffer) - filled)]
+                if shard.dtype == buffer.dtype:
+                    _read_into(stream, part, shard.path)
+                else:
+                    stored = np.empty(part.shape, shard.dtype)
+                    _read_into(stream, stored, shard.path)
+                    part[:] = stored
+                filled, left = filled + len(part), left - len(part)
+    if filled:
+        yield buffer[:filled]
 
 
 def _read_into(stream: Any, block: NDArray[Any], path: Path) -> None:

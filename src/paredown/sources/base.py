@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.display import Introduced
 from paredown.errors import PareError, located
 from paredown.ids import check_ids, hash_ids, id_array
+from paredown.places import StorageError
 from paredown.reading import MEMORY
 from paredown.scores import Batch, Labels, unit_rows, usable_rows
 from paredown.sources.image_decoding import Skipped, decode_image
+from paredown.sources.object_reading import read_files
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -30,6 +32,7 @@ BLOCK_BYTES = 16 * 2**20  # of float32 vectors in memory at once
 CHUNK_BLOCKS = 8  # blocks that one job works on; what chunks give is combined in a fixed order
 _WHOLE_BYTES = 64 * 2**20  # of data that is read in full for its fingerprint
 _CHUNK_BYTES, _CHUNKS = 16_384, 4_096  # what is read of larger data, spread evenly over it
+_READ_BYTES = 2**20  # at once, of a file that is read in full
 _LOOKED_INTO = 16_384  # of more files, only so many are opened
 FINGERPRINT = "v2-"  # begins a fingerprint by content; those of earlier versions looked at less, and say less
 
@@ -53,7 +56,7 @@ def read_each(files: Iterable[Path], read: Callable[[Path], T], on_error: OnErro
         try:
             results.append(read(file))
         except PareError as error:
-            if on_error == "raise":
+            if on_error == "raise" or isinstance(error, StorageError):
                 raise
             skipped.append(Skipped(file.name, str(error)))
     return results, skipped
@@ -90,6 +93,10 @@ class Source(Introduced, ABC):
         if self.labels is not None:
             facts["classes"] = f"{len(self.labels.classes):,}"
         return facts | ({"skipped": f"{len(self.skipped):,}"} if self.skipped else {})
+
+    def labels_of(self, rows: slice | NDArray[Any]) -> Labels | None:
+        """The labels of some rows, if there are any."""
+        return None if self.labels is None else self.labels[rows]
 
     def disk_files(self) -> Iterable[Path]:
         """The files that hold the examples; none for examples in memory."""
@@ -211,8 +218,7 @@ class _Subset(VectorSource):
         why = "the embedding is NaN, infinite or all zero"
         self.opened_with, self.warnings = parent.opened_with, parent.warnings
         self.skipped = parent.skipped + [Skipped(str(parent.ids[row]), why) for row in dropped]
-        labels = None if parent.labels is None else parent.labels[keep]
-        self._describe(parent.location, parent.kind, ids=parent.ids[keep], labels=labels)
+        self._describe(parent.location, parent.kind, ids=parent.ids[keep], labels=parent.labels_of(keep))
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         return _kept_blocks(self._parent.blocks(rows), self._keep)
@@ -257,6 +263,14 @@ class ImageSource(Source):
         """Some undecoded images, in ascending order of their rows."""
         return ((row, *self.file(row)) for row in rows)
 
+    @abstractmethod
+    def part(self, rows: range) -> ImageSource:
+        """Some consecutive rows as a source that can be sent to another process, and read there without the rest.
+
+        It holds what its rows need and no more, so that no process lists the images again: paths, places in tars, or
+        the pixels of arrays.
+        """
+
     def images(self) -> Iterator[Image.Image | Skipped]:
         """The images in order; one that cannot be read is a `Skipped` in its place."""
         return (decode_image(file, name) for file, name in self.files())
@@ -276,16 +290,18 @@ def files_fingerprint(files: Iterable[Path]) -> str:
     looked_into = np.sort(np.argsort(hash_ids(np.arange(len(ordered)), seed=0))[:_LOOKED_INTO])
     whole = sizes.sum() <= _WHOLE_BYTES and len(ordered) <= _LOOKED_INTO
     shares = sizes / max(1, sizes[looked_into].sum())
-    for row in looked_into.tolist():
+
+    def parts_of(row: int) -> list[tuple[int, int]]:
+        """What is read of a file, by offset and size."""
         size = int(sizes[row])
         chunks = -(-size // _CHUNK_BYTES) if whole else max(1, int(_CHUNKS * shares[row]))
-        with ordered[row].open("rb") as stream:
-            if chunks * _CHUNK_BYTES >= size:
-                digest.update(stream.read(size))
-                continue
-            for place in np.linspace(0, size - _CHUNK_BYTES, chunks).astype(np.int64).tolist():
-                stream.seek(place)
-                digest.update(stream.read(_CHUNK_BYTES))
+        if chunks * _CHUNK_BYTES >= size:
+            return [(place, min(_READ_BYTES, size - place)) for place in range(0, size, _READ_BYTES)]
+        places = np.linspace(0, size - _CHUNK_BYTES, chunks).astype(np.int64).tolist()
+        return [(place, _CHUNK_BYTES) for place in places]
+
+    for data in read_files((ordered[row], parts_of(row)) for row in looked_into.tolist()):
+        digest.update(data)
     return FINGERPRINT + digest.hexdigest()[:16]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def load_dataset_folder(path: Path, *, split: str | None = None) -> Any:
         if not file.is_dir():
             check_regular(file)
     with damaged(path, "Hugging Face dataset folder"):
-        dataset = datasets.load_from_disk(str(path))
+        dataset = datasets.load_from_disk(os.path.abspath(path))  # which workers that run in another folder find, too
     if isinstance(dataset, datasets.DatasetDict):
         wanted = split or "train"
         if wanted not in dataset:
@@ -120,6 +121,12 @@ class HuggingFaceImages(ImageSource):
         for row in rows:
             stored = self._images[row][self._column] or {}
             yield row, stored.get("bytes") or Path(stored.get("path") or ""), str(self.ids[row])
+
+    def part(self, rows: range) -> HuggingFaceImages:
+        here = slice(rows.start, rows.stop)
+        some = self.dataset.select(rows)  # which is sent as the names of its files and the rows
+        known = {"ids": self.ids[here], "labels": self.labels_of(here)}
+        return HuggingFaceImages(Path(self.location), some, self._column, **known)
 
     def disk_files(self) -> Iterable[Path]:
         return [Path(file["filename"]) for file in self.dataset.cache_files]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paredown.errors import PareError
-from paredown.reading import check_regular, explain
+from paredown.places import StorageError, is_remote, nothing_at
+from paredown.reading import MEMORY, check_regular, explain
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -20,10 +21,30 @@ class Skipped(NamedTuple):
     why: str
 
 
+def fetch_image(place: Any, name: str) -> bytes | Skipped:
+    """The bytes of an image in an object store, or why it cannot be read; a store that does not answer is an error."""
+    try:
+        return place.read_bytes(MEMORY)
+    except FileNotFoundError:
+        why = nothing_at(place, "file")
+    except StorageError:
+        raise
+    except PareError as error:
+        why = error
+    return Skipped(name, _reason(why, place))
+
+
+def _reason(error: PareError, source: object) -> str:
+    return str(error).removeprefix(f"{source}: ").removesuffix(".")
+
+
 def decode_image(source: Path | bytes, name: str) -> Image.Image | Skipped:
     """A fully decoded image from a file or its bytes, or why it cannot be read."""
     from PIL import Image, UnidentifiedImageError
 
+    if is_remote(source):
+        fetched = fetch_image(source, name)
+        return fetched if isinstance(fetched, Skipped) else decode_image(fetched, name)
     try:
         if isinstance(source, Path):
             check_regular(source)
@@ -32,7 +53,7 @@ def decode_image(source: Path | bytes, name: str) -> Image.Image | Skipped:
             image.load()
             return image
     except PareError as error:
-        return Skipped(name, str(error).removeprefix(f"{source}: ").removesuffix("."))
+        return Skipped(name, _reason(error, source))
     except UnidentifiedImageError:
         return Skipped(name, "not an image in a known format")
     except Exception as error:  # the decoders of a dozen formats raise many types

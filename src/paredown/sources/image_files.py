@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
 from paredown.display import shorten
 from paredown.errors import PareError, argument
+from paredown.places import absolute, as_place, is_remote
 from paredown.reading import check_name, check_regular, damaged
 from paredown.scores import Labels
 from paredown.sources.base import ImageSource, Options, Skipped
@@ -19,7 +20,7 @@ IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".
 
 
 class ImageFiles(ImageSource):
-    """Images that are files on disk."""
+    """Images that are files, on a disk or in an object store."""
 
     def __init__(
         self,
@@ -42,8 +43,19 @@ class ImageFiles(ImageSource):
     def file(self, row: int) -> tuple[Path | bytes, str]:
         return self.paths[row], str(self.ids[row])
 
+    def part(self, rows: range) -> ImageFiles:
+        here = slice(rows.start, rows.stop)
+        return ImageFiles(self.location, self.kind, self.paths[here], ids=self.ids[here], labels=self.labels_of(here))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To be sent to a process that may run in another folder."""
+        return self.__dict__ | {"paths": [str(absolute(path)) for path in self.paths]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state | {"paths": [as_place(path) for path in state["paths"]]})
+
     def disk_files(self) -> Iterable[Path]:
-        return (path for path in self.paths if os.path.isfile(path))
+        return (path for path in self.paths if (path.is_file() if is_remote(path) else os.path.isfile(path)))
 
 
 # Folder names that say which part of a data set is inside, not which class.
@@ -86,7 +98,7 @@ def open_image_folder(path: Path, options: Options) -> ImageFiles:
     return ImageFiles(
         str(path),
         "image folder",
-        [path / name for name in names],
+        [found.objects[name] if is_remote(path) else path / name for name in names],
         ids=names if options.ids is None else options.ids,
         labels=classes if options.labels is None else options.labels,
         skipped=bad,
@@ -101,32 +113,85 @@ class _Listing(NamedTuple):
     folders: list[str]
     ignored: list[str]  # hidden and system folders
     bad: list[Skipped]  # images that cannot be opened, or whose name cannot be an id
+    objects: dict[str, Path]  # of the images, where they are in an object store
+
+
+class _Entry(NamedTuple):
+    """What is directly in a folder."""
+
+    name: str
+    is_folder: bool
+    is_plain: bool = True  # a regular file, known without asking the file system again
+    place: Any = None  # of an object
+
+
+_LookInto = Callable[[str], list[_Entry]]  # what is in a folder below, in no order
 
 
 def _list_images(path: Path) -> _Listing:
     """Walk a folder, through links too; in the order of names, so that links to one folder are always taken alike."""
-    listing = _Listing([], [], [], [])
-    visited: set[str] = set()  # a link may lead back to a folder above it
+    listing = _Listing([], [], [], [], {})
+    look_into = _on_disk(path) if not is_remote(path) else _in_store(path, listing)
     waiting = [""]
     while waiting:
         folder = waiting.pop()
-        real = os.path.realpath(path / folder)
-        if real in visited:
-            continue
-        visited.add(real)
-        with damaged(path / folder, "folder of images", remedy="Check its permissions."), os.scandir(real) as entries:
-            ordered = sorted(entries, key=lambda entry: entry.name)
         below: list[str] = []
-        for entry in ordered:
+        for entry in sorted(look_into(folder), key=lambda entry: entry.name):
             name = f"{folder}/{entry.name}" if folder else entry.name
-            if _is_folder(entry):
-                hidden = entry.name.startswith(".") or entry.name in _SYSTEM
+            if entry.is_folder:
+                hidden = _is_hidden(entry.name)
                 (listing.ignored if hidden else below).append(name)
-            elif not entry.name.startswith(".") and os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES:
+            elif not entry.name.startswith(".") and is_image(entry.name):
                 _list_file(path, name, entry, listing)
         listing.folders.extend(below)
         waiting.extend(reversed(below))
     return listing
+
+
+def _is_hidden(folder: str) -> bool:
+    return folder.startswith(".") or folder in _SYSTEM
+
+
+def is_image(name: str) -> bool:
+    """Whether a file is an image by its name."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+
+
+def _on_disk(path: Path) -> _LookInto:
+    visited: set[str] = set()  # a link may lead back to a folder above it
+
+    def look_into(folder: str) -> list[_Entry]:
+        real = os.path.realpath(path / folder)
+        if real in visited:
+            return []
+        visited.add(real)
+        with damaged(path / folder, "folder of images", remedy="Check its permissions."), os.scandir(real) as entries:
+            return [_Entry(e.name, _is_folder(e), e.is_file(follow_symlinks=False)) for e in entries]
+
+    return look_into
+
+
+def _in_store(path: Any, listing: _Listing) -> _LookInto:
+    """By one listing of all that is below. Folders are what names have in common, so that no empty one is known."""
+    inside: dict[str, list[_Entry]] = {"": []}
+
+    def add_folder(folder: str) -> list[_Entry]:
+        if folder not in inside:
+            above, _, name = folder.rpartition("/")
+            inside[folder] = []
+            add_folder(above).append(_Entry(name, is_folder=True))
+        return inside[folder]
+
+    for name, place in path.below():
+        if not place.is_file():
+            continue
+        parts = name.split("/")
+        if "" not in parts:
+            add_folder("/".join(parts[:-1])).append(_Entry(parts[-1], is_folder=False, place=place))
+        elif is_image(name) and not any(map(_is_hidden, parts[:-1])):
+            why = "a part of its name is empty, which no folder on a disk has; rename it"
+            listing.bad.append(Skipped(name, why))
+    return lambda folder: inside[folder]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -136,12 +201,14 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _list_file(path: Path, name: str, entry: os.DirEntry[str], listing: _Listing) -> None:
+def _list_file(path: Path, name: str, entry: _Entry, listing: _Listing) -> None:
     try:
         check_name(name)
-        if not entry.is_file(follow_symlinks=False):  # known without asking the file system again
+        if not entry.is_plain:
             check_regular(path / name)
         listing.images.append(name)
+        if entry.place is not None:
+            listing.objects[name] = entry.place
     except PareError as error:
         shown = os.fsencode(name).decode("utf-8", "backslashreplace")
         listing.bad.append(Skipped(shown, str(error).split(": ", 1)[1].removesuffix(".")))

@@ -16,10 +16,14 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError, argument
 from paredown.ids import id_array, join_ids, natural_order
-from paredown.reading import read_array, read_npy_header, reading
+from paredown.places import absolute, as_place, nothing_at
+from paredown.reading import read_array, read_npy_header, reading, stream_size
 from paredown.scores import Labels, join_labels
-from paredown.sources.arrays import _read_companion, _read_header, _read_into, _Shard, read_record
-from paredown.sources.base import CHUNK_BLOCKS, VectorSource, files_fingerprint, files_modified
+from paredown.sources.arrays import common_dim, made_of, read_blocks, read_companion, read_header, read_record
+from paredown.sources.base import BLOCK_BYTES, CHUNK_BLOCKS, VectorSource, files_fingerprint, files_modified
+from paredown.sources.image_files import is_image
+from paredown.sources.source_formats import FORMATS, find_format
+from paredown.text import quoted
 
 _MANY, _LARGE = 512, 8  # of more ranges than this, so many are put together where each becomes a file
 
@@ -47,36 +51,56 @@ class RowRange(NamedTuple):
         return begin if first.file == last.file else f"{begin} to {os.path.basename(last.file)}"
 
 
+def rows_per_range(dim: int, *, rows: int = 0) -> int:
+    """Rows of a range of so many dimensions; more of them where each becomes a file and there are this many `rows`."""
+    size = CHUNK_BLOCKS * max(1, BLOCK_BYTES // (4 * dim))
+    return size * (_LARGE if rows > _MANY * size else 1)
+
+
+def refuse_images(path: Path) -> None:
+    """Raise if a source is one of images: what is read by ranges of rows are their embeddings."""
+    try:
+        found = find_format(path)
+    except PareError:  # which whoever opens it tells
+        return
+    if found not in (FORMATS["images"], FORMATS["webdataset"], FORMATS["csv"]):
+        return
+    if found is FORMATS["images"] and not any(is_image(file.name) for file in path.rglob("*")):
+        return
+    raise PareError(
+        f"{path}: these are images ({found.summary}), which are embedded before they are scored on a cluster or in "
+        f"shares; run `paredown embed {quoted(path)} -o EMBEDDINGS {argument('engine', 'ray')}`, or with "
+        f"{argument('shard', ...)} in place of it, and give EMBEDDINGS instead."
+    )
+
+
 class RangedSource:
     """An `.npy` file, or a folder of them as `NpySource` takes it, known by the headers of its files alone."""
 
     kind = "npy"
 
     def __init__(self, path: str | Path) -> None:
-        path = Path(os.path.abspath(path))  # workers may run in another folder
+        path = absolute(path)  # workers may run in another folder
         self.location = str(path)
+        if not path.exists():
+            raise nothing_at(path)
+        refuse_images(path)
         if not path.is_dir() and path.suffix != ".npy":
             raise PareError(
                 f"{path}: only .npy files, folders of them and what `paredown embed` wrote can be read by ranges; use "
                 f"{argument('engine', 'local')}, or save the embeddings as .npy."
             )
-        if not path.exists():
-            raise PareError(f"{path}: there is no such file or folder.")
         self._record = read_record(path) if path.is_dir() else {}
         self.warnings = tuple(self._record.get("warnings", ()))
         files = [path]
         if path.is_dir():
             files = [file for file in path.glob("*.npy") if file.name not in ("ids.npy", "labels.npy")]
-        self._shards = [shard for shard in map(_read_header, sorted(files, key=natural_order)) if shard.rows]
+        self._shards = [shard for shard in map(read_header, sorted(files, key=natural_order)) if shard.rows]
         if not self._shards:
-            raise PareError(f"{path}: the source is empty; no rows of embeddings could be read from it.")
-        self.dim = self._shards[0].dim
-        for shard in self._shards:
-            if shard.dim != self.dim:
-                raise PareError(
-                    f"{path}: embeddings differ in dimension: {self._shards[0].path.name} has {self.dim}, "
-                    f"{shard.path.name} has {shard.dim}; all shards must come from the same encoder."
-                )
+            raise PareError(
+                f"{path}: there are no embeddings in it, as .npy files; embed images with `paredown embed`."
+            )
+        self.dim, self.item_bytes = common_dim(path, self._shards), self._shards[0].dtype.itemsize
         self._total = sum(shard.rows for shard in self._shards)
         self.columns = self._find_columns(path)
         self.known_classes: tuple[str, ...] = tuple(map(str, self._record.get("classes", ())))
@@ -90,7 +114,7 @@ class RangedSource:
             file = path / f"{name}.npy"
             if file.exists():
                 with reading(file, ".npy file"), file.open("rb") as stream:
-                    header = read_npy_header(stream, os.fstat(stream.fileno()).st_size, where=str(file))
+                    header = read_npy_header(stream, stream_size(stream), where=str(file))
                 if header.shape != (self._total,):
                     raise PareError(f"{file}: its shape is {header.shape}, and there are {self._total} embeddings.")
                 found[name] = str(file)
@@ -106,8 +130,7 @@ class RangedSource:
 
     def ranges(self, *, large: bool = False) -> list[RowRange]:
         """All rows, a fixed number at a time; if `large`, in fewer ranges where there would be thousands."""
-        size: int = CHUNK_BLOCKS * self.block_rows  # type: ignore[operator]  # a property that is borrowed
-        size *= _LARGE if large and self._total > _MANY * size else 1
+        size = rows_per_range(self.dim, rows=self._total if large else 0)
         ranges: list[RowRange] = []
         pieces: list[Piece] = []
         start, room = 0, size
@@ -121,6 +144,10 @@ class RangedSource:
                     ranges.append(RowRange(len(ranges), start, tuple(pieces)))
                     pieces, start, room = [], start + size, size
         return ranges + ([RowRange(len(ranges), start, tuple(pieces))] if pieces else [])
+
+    def first_row(self) -> RangeRows:
+        """One row, for what its id and label are like."""
+        return self.open(RowRange(0, 0, (Piece(str(self._shards[0].path), 0, 1),)))
 
     def open(self, rows: RowRange) -> RangeRows:
         """The embeddings of a range."""
@@ -136,21 +163,20 @@ class RangedSource:
 
     def state(self) -> dict[str, str]:
         """When files were modified, those of ids and labels among them."""
-        beside = [Path(self.location).glob("*.parquet")] if self.columns.get("beside") else []
-        given = [Path(str(self.columns[name])) for name in ("ids", "labels") if name in self.columns]
+        beside = [as_place(self.location).glob("*.parquet")] if self.columns.get("beside") else []
+        given = [as_place(str(self.columns[name])) for name in ("ids", "labels") if name in self.columns]
         return {"modified": files_modified([*self.disk_files(), *given, *(file for some in beside for file in some)])}
 
-    def provenance(self) -> dict[str, Any]:
-        """What a result should remember of where it came from."""
-        known = {key: self._record[key] for key in ("encoder", "images") if key in self._record}
+    def provenance(self, *, fingerprint: str | None = None) -> dict[str, Any]:
+        """What a result should remember of where it came from; the `fingerprint` is not made if it is known."""
         return {
-            "location": os.path.abspath(self.location),
+            "location": self.location,
             "opened_with": {},
             "kind": self.kind,
             "examples": len(self),
-            "fingerprint": self.fingerprint(),
+            "fingerprint": fingerprint or self.fingerprint(),
             "skipped": 0,
-        } | known
+        } | made_of(self._record)
 
 
 class RangeRows(VectorSource):
@@ -159,7 +185,7 @@ class RangeRows(VectorSource):
     def __init__(self, location: str, rows: RowRange, columns: dict[str, str | bool]) -> None:
         self.range, self._files = rows, {}
         for piece in rows.pieces:
-            shard = self._files[piece.file] = _read_header(Path(piece.file))
+            shard = self._files[piece.file] = read_header(as_place(piece.file))
             if piece.first + piece.rows > shard.rows:
                 raise PareError(f"{piece.file}: it has fewer rows than when the run began; was it changed?")
         self.dim = next(iter(self._files.values())).dim
@@ -172,7 +198,7 @@ class RangeRows(VectorSource):
         ids: NDArray[Any] | None = None
         labels: Labels | None = None
         if columns.get("beside"):
-            tables = {file: _read_companion(shard, None) for file, shard in self._files.items()}
+            tables = {file: read_companion(shard, None) for file, shard in self._files.items()}
             parts = [slice(piece.first, piece.first + piece.rows) for piece in pieces]
             ids = join_ids([tables[piece.file][0][part] for piece, part in zip(pieces, parts, strict=True)])
             own = [tables[piece.file][1] for piece in pieces]
@@ -183,31 +209,13 @@ class RangeRows(VectorSource):
         if "labels" in columns:
             labels = Labels.of(_slice(str(columns["labels"]), here))
         if ids is None and columns["folder"]:
-            stems = [(Path(piece.file).stem, piece) for piece in pieces]
+            stems = [(as_place(piece.file).stem, piece) for piece in pieces]
             ids = id_array([f"{stem}:{row}" for stem, p in stems for row in range(p.first, p.first + p.rows)])
         return np.arange(here.start, here.stop) if ids is None else ids, labels
 
     def blocks(self, rows: int) -> Iterator[NDArray[Any]]:
         """As `NpySource` does: blocks reach across files."""
-        kinds = {shard.dtype for shard in self._files.values()}
-        buffer = np.empty((min(rows, len(self.ids)), self.dim), np.result_type(*kinds))
-        filled = 0
-        for piece in self.range.pieces:
-            shard: _Shard = self._files[piece.file]
-            with reading(shard.path, ".npy file"), shard.path.open("rb", buffering=0) as stream:
-                stream.seek(shard.offset + piece.first * self.dim * shard.dtype.itemsize)
-                left = piece.rows
-                while left:
-                    part = buffer[filled : filled + min(left, len(buffer) - filled)]
-                    stored = part if shard.dtype == buffer.dtype else np.empty(part.shape, shard.dtype)
-                    _read_into(stream, stored, shard.path)
-                    part[:] = stored
-                    filled, left = filled + len(part), left - len(part)
-                    if filled == len(buffer):
-                        yield buffer
-                        filled = 0
-        if filled:
-            yield buffer[:filled]
+        return read_blocks([(self._files[file], first, number) for file, first, number in self.range.pieces], rows)
 
     def disk_files(self) -> Iterable[Path]:
         return (shard.path for shard in self._files.values())
@@ -215,6 +223,12 @@ class RangeRows(VectorSource):
 
 def _slice(file: str, rows: slice) -> NDArray[Any]:
     """Some values of an `.npy` file of one column."""
-    with reading(Path(file), ".npy file"):
-        mapped = np.load(file, mmap_mode="r", allow_pickle=False)
-    return np.array(mapped[rows]) if mapped.ndim == 1 else read_array(Path(file), "column of ids or labels")[rows]
+    path = as_place(file)
+    with reading(path, ".npy file"), path.open("rb") as stream:
+        header = read_npy_header(stream, stream_size(stream), where=file)
+        if len(header.shape) == 1:
+            size = header.dtype.itemsize
+            stream.seek(header.offset + rows.start * size)
+            read = stream.read((rows.stop - rows.start) * size)
+            return np.frombuffer(read, header.dtype).copy()
+    return read_array(path, "column of ids or labels")[rows]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from paredown.errors import PareError
+from paredown.places import is_remote
 from paredown.sources.arrays import RECORD
 from paredown.sources.base import Options, Source
 from paredown.text import either
@@ -23,8 +23,9 @@ class SourceFormat:
     labels: str
     suffix: str = ""
     shards: bool = False  # whether a folder of such files is one source
-    folder: Callable[[Path], bool] | None = None  # whether a folder is this, whatever files are in it
+    marks: tuple[str, ...] = ()  # files of which one shows that a folder is this, whatever else is in it
     splits: bool = False  # whether `split` chooses a part
+    remote: bool = False  # whether it is read from object stores, too
 
     def open(self, path: Path, options: Options) -> Source:
         module, function = self.opener.rsplit(".", 1)
@@ -38,7 +39,7 @@ FORMATS: dict[str, SourceFormat] = {
         "huggingface_folder.open_dataset_folder",
         ids="`id` column, or row number",
         labels="`label` column",
-        folder=lambda path: any((path / name).exists() for name in ("dataset_dict.json", "dataset_info.json")),
+        marks=("dataset_dict.json", "dataset_info.json"),
         splits=True,
     ),
     "store": SourceFormat(
@@ -46,7 +47,8 @@ FORMATS: dict[str, SourceFormat] = {
         "arrays.NpySource",
         ids="those of the images",
         labels="those of the images",
-        folder=lambda path: (path / RECORD).exists(),
+        marks=(RECORD,),
+        remote=True,
     ),
     "npy": SourceFormat(
         "`.npy` file, or a folder of them",
@@ -55,9 +57,15 @@ FORMATS: dict[str, SourceFormat] = {
         labels="`--labels FILE`, `labels.npy` in the folder",
         suffix=".npy",
         shards=True,
+        remote=True,
     ),
     "npz": SourceFormat(
-        "`.npz` file", "arrays.open_npz", ids="`ids` array, or row number", labels="`labels` array", suffix=".npz"
+        "`.npz` file",
+        "arrays.open_npz",
+        ids="`ids` array, or row number",
+        labels="`labels` array",
+        suffix=".npz",
+        remote=True,
     ),
     "parquet": SourceFormat(
         "`.parquet` file, or a folder of them, with a list column of embeddings or a column of image paths",
@@ -66,6 +74,7 @@ FORMATS: dict[str, SourceFormat] = {
         labels="`label` column",
         suffix=".parquet",
         shards=True,
+        remote=True,
     ),
     "csv": SourceFormat(
         "`.csv` list of image paths",
@@ -73,6 +82,7 @@ FORMATS: dict[str, SourceFormat] = {
         ids="`id` column, or the path",
         labels="`label` column",
         suffix=".csv",
+        remote=True,
     ),
     "webdataset": SourceFormat(
         "WebDataset `.tar` file, or a folder of them",
@@ -81,6 +91,7 @@ FORMATS: dict[str, SourceFormat] = {
         labels="`.cls` files",
         suffix=".tar",
         shards=True,
+        remote=True,
     ),
     "images": SourceFormat(
         "folder of images",
@@ -88,6 +99,7 @@ FORMATS: dict[str, SourceFormat] = {
         ids="path in the folder",
         labels="subfolder names, if there are any",
         splits=True,
+        remote=True,
     ),
 }
 
@@ -103,7 +115,7 @@ def find_format(path: Path) -> SourceFormat:
             )
         return known[path.suffix.lower()]
     for entry in FORMATS.values():
-        if entry.folder is not None and entry.folder(path):
+        if any(_holds(path, name) for name in entry.marks):
             return entry
     shards = [entry for entry in FORMATS.values() if entry.shards and any(path.glob(f"*{entry.suffix}"))]
     if [entry.suffix for entry in shards] == [".npy", ".parquet"] and _are_companions(path):
@@ -112,6 +124,11 @@ def find_format(path: Path) -> SourceFormat:
         present = " and ".join(entry.suffix for entry in shards)
         raise PareError(f"{path}: it holds {present} files; which of them are the data? Give one file or folder.")
     return shards[0] if shards else FORMATS["images"]
+
+
+def _holds(path: Path, name: str) -> bool:
+    """Whether something is in a folder; of one in an object store by its listing, which is needed anyway."""
+    return any(path.glob(name)) if is_remote(path) else (path / name).exists()
 
 
 def _are_companions(path: Path) -> bool:

@@ -65,6 +65,11 @@ class ArrayImages(ImageSource):
         header = f"{magic} {image.shape[1]} {image.shape[0]} 255\n".encode()
         return header + image.tobytes(), str(self.ids[row])
 
+    def part(self, rows: range) -> ArrayImages:
+        here = slice(rows.start, rows.stop)
+        what = {"location": self.location, "kind": self.kind, "files": ()}
+        return ArrayImages(self.pixels[here], **what, ids=self.ids[here], labels=self.labels_of(here))
+
     def disk_files(self) -> Iterable[Path]:
         return self._files
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from paredown.columns import as_written, id_column, label_column
 from paredown.errors import PareError, argument
 from paredown.ids import join_ids, name_rows, natural_order
+from paredown.places import StorageError, arrow_input, is_remote
 from paredown.reading import check_memory, check_rows, damaged, read_parquet, reading
 from paredown.scores import join_labels
 from paredown.sources.base import Options, Skipped, VectorSource, read_each
@@ -46,13 +47,15 @@ def open_parquet(path: Path, options: Options) -> ParquetSource | ImageFiles:
 
 def _schema(file: Path) -> pa.Schema:
     with reading(file, "Parquet file", remedy=f"Replace it, or leave it out with {argument('on_error', 'skip')}."):
-        return pq.read_schema(file)
+        return pq.read_schema(arrow_input(file))
 
 
 def holds_embeddings(file: Path) -> bool:
     """Whether a Parquet file has a list column of numbers; False for one that cannot be read."""
     try:
         return any(_is_vector(field.type) for field in _schema(file))
+    except StorageError:
+        raise
     except PareError:
         return False
 
@@ -117,11 +120,11 @@ def open_manifest(path: Path, options: Options) -> ImageFiles:
     """A CSV file whose rows are images: a path column, and perhaps an id and a label column."""
     with reading(path, "CSV file"):
         check_memory(path, path.stat().st_size, options.memory)
-        with pyarrow.csv.open_csv(path) as opened:
+        with pyarrow.csv.open_csv(arrow_input(path)) as opened:
             names = opened.schema.names
         # Everything is read as it is written: 007 is not 7.
         as_text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
-        table = pyarrow.csv.read_csv(path, convert_options=as_text)
+        table = pyarrow.csv.read_csv(arrow_input(path), convert_options=as_text)
     return _image_manifest(path, table, options, read_ids=as_written, read_labels=as_written)
 
 
@@ -150,11 +153,29 @@ def _image_manifest(
     return ImageFiles(
         str(path),
         "image manifest",
-        [root / name for name in names],
+        _in_store(path, root, names) if is_remote(root) else [root / name for name in names],
         ids=ids,
         labels=labels,
-        warnings=_outside(root, names),
+        warnings=() if is_remote(root) else _outside(root, names),
     )
+
+
+def _in_store(path: Path, root: Any, names: Sequence[str]) -> list[Path]:
+    """The images of a list in an object store, with what one listing of the folder they have in common says of them."""
+    bad = next((name for name in names if name.startswith("/") or "://" in name or not _is_plain(name)), None)
+    if bad is not None:
+        raise PareError(
+            f"{path}: it names the image {bad!r}; a list in an object store names images by their places below its own "
+            f"folder, {root}, such as photos/1.png."
+        )
+    folder = os.path.commonpath([os.path.dirname(name) for name in names]) if names else ""
+    start = f"{folder}/" if folder else ""
+    found = {f"{start}{name}": place for name, place in (root / folder).below() if place.is_file()}
+    return [found.get(name, root / name) for name in names]
+
+
+def _is_plain(name: str) -> bool:
+    return all(part not in ("", ".", "..") for part in name.split("/"))
 
 
 def _advice_on_scores(path: Path, present: Sequence[str]) -> str:
@@ -222,12 +243,12 @@ def _first_dim(file: Path, column: str) -> int:
 
 def _rows(file: Path) -> int:
     with reading(file, "Parquet file"):
-        return pq.read_metadata(file).num_rows
+        return pq.read_metadata(arrow_input(file)).num_rows
 
 
 def _column_batches(file: Path, column: str, rows: int) -> Iterator[Any]:
     """A list column in blocks of rows, each checked to point at what is there."""
-    with reading(file, "Parquet file"), pq.ParquetFile(file, page_checksum_verification=True) as opened:
+    with reading(file, "Parquet file"), pq.ParquetFile(arrow_input(file), page_checksum_verification=True) as opened:
         check_rows(opened, file)
         if not _is_vector(opened.schema_arrow.field(column).type):
             raise PareError(

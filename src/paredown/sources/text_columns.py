@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from paredown.errors import PareError, argument
+from paredown.places import arrow_input
 from paredown.reading import reading
 from paredown.sources.base import Source
 
@@ -49,7 +50,7 @@ def _text_columns(source: Source) -> list[str]:
     if file is None or source.kind != "parquet":
         return []
     with reading(file, "Parquet file"):
-        return [field.name for field in pq.read_schema(file) if str(field.type) in _TEXT]
+        return [field.name for field in pq.read_schema(arrow_input(file)) if str(field.type) in _TEXT]
 
 
 _TEXT = ("string", "large_string", "string_view")
@@ -60,7 +61,7 @@ def _read_column(source: Source, column: str, rows: NDArray[np.int64]) -> list[s
     order = np.argsort(rows)
     ascending, found, first = rows[order], [""] * len(rows), 0
     for file in source.disk_files():
-        with reading(file, "Parquet file"), pq.ParquetFile(file) as opened:
+        with reading(file, "Parquet file"), pq.ParquetFile(arrow_input(file)) as opened:
             for batch in opened.iter_batches(columns=[column]):
                 here = range(*np.searchsorted(ascending, [first, first + batch.num_rows]).tolist())
                 taken = batch.column(0).take(pa.array(ascending[here.start : here.stop] - first))

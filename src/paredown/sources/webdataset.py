@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import tarfile
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from paredown.errors import PareError, argument
 from paredown.ids import natural_order
+from paredown.places import absolute, as_place, is_remote, is_storage_error, storage_error
 from paredown.reading import MEMORY, check_memory, check_regular, explain
 from paredown.scores import Labels
 from paredown.sources.base import ImageSource, Options, Skipped
 from paredown.sources.image_files import IMAGE_SUFFIXES
+from paredown.sources.object_reading import open_stream, read_parts
+from paredown.workers import work_ahead
+
+_TARS = 8  # in an object store that are looked through at once
 
 
 class Member(NamedTuple):
@@ -32,15 +38,19 @@ def split_name(name: str) -> tuple[str, str]:
     return (path.parent / stem).as_posix().removeprefix("./"), f"{dot}{rest}".lower()
 
 
-def read_members(tar: Path, *, memory: int | None = MEMORY) -> Iterator[tuple[Member, bytes]]:
-    """The regular files of a tar in order, with their bytes; names that leave the archive are refused.
+def read_members(
+    tar: Path, *, memory: int | None = MEMORY, wanted: Callable[[str], bool] = lambda suffix: True
+) -> Iterator[tuple[Member, bytes]]:
+    """The regular files of a tar in order, with the bytes of those whose suffix is wanted; others are passed over.
+
+    Names that leave the archive are refused.
 
     Nothing is ever extracted by name, but a member such as `../x` is either an attack or a mistake. Sparse members,
     which unpack to any size from none, are refused too.
     """
     size = check_regular(tar).st_size
     try:
-        with tar.open("rb") as stream:
+        with open_stream(tar) as stream:
             _check_start(tar, stream.read(6))
             stream.seek(0)
             archive = tarfile.TarFile(fileobj=_Bounded(stream, size))  # type: ignore[arg-type]
@@ -49,15 +59,17 @@ def read_members(tar: Path, *, memory: int | None = MEMORY) -> Iterator[tuple[Me
                 if not info.isfile():
                     continue
                 key, suffix = split_name(info.name)
-                stream = archive.extractfile(info)
+                stream = archive.extractfile(info) if wanted(suffix) else None
                 data = b"" if stream is None else stream.read()
-                if len(data) != info.size:
+                if info.offset_data + info.size > size:
                     raise tarfile.ReadError(f"{info.name} ends early")
                 yield Member(info, key, suffix), data
             _check_end(size, archive)
     except PareError:
         raise
     except Exception as error:  # tarfile and the decompressors raise many types
+        if is_storage_error(error):
+            raise storage_error(tar, error) from error
         raise _Unreadable(f"{tar}: truncated or damaged tar ({explain(error)})") from error
 
 
@@ -105,6 +117,16 @@ class _Unreadable(PareError):
     """A tar that cannot be read to its end."""
 
 
+class _TarIndex(NamedTuple):
+    """What is in a tar: the images with their places, the classes, and what ended the reading too early."""
+
+    keys: list[str]
+    offsets: array[int]
+    sizes: array[int]
+    classes: dict[str, str]
+    damage: _Unreadable | None
+
+
 class WebDataset(ImageSource):
     """Images (and `.cls` labels) in one tar or a folder of tars, shards in natural order."""
 
@@ -113,24 +135,44 @@ class WebDataset(ImageSource):
         self._memory = options.memory
         self.skipped, keys, classes = [], [], {}
         self._starts: list[int] = []  # row of the first image of each tar
-        for tar in self.tars:
+        self._offsets, self._sizes = array("q"), array("q")  # where each image is in its tar
+        self._absolute = [str(absolute(tar)) for tar in self.tars]  # workers may run in another folder
+        for tar, found in zip(self.tars, self._look_through(), strict=True):
             self._starts.append(len(keys))
-            try:
-                for member, data in read_members(tar, memory=options.memory):
-                    if member.suffix in IMAGE_SUFFIXES:
-                        keys.append(member.key)
-                    elif member.suffix == ".cls":
-                        classes[member.key] = data.decode("utf-8", "replace").strip()
-            except _Unreadable as error:
+            keys += found.keys
+            self._offsets += found.offsets
+            self._sizes += found.sizes
+            classes |= found.classes
+            if found.damage is not None:
                 if options.on_error == "raise":
-                    message = (
-                        f"{error.message}; replace it, or keep what can be read with {argument('on_error', 'skip')}."
-                    )
-                    raise PareError(message) from error
-                self.skipped.append(Skipped(tar.name, str(error)))
+                    raise PareError(
+                        f"{found.damage.message}; replace it, or keep what can be read with "
+                        f"{argument('on_error', 'skip')}."
+                    ) from found.damage
+                self.skipped.append(Skipped(tar.name, str(found.damage)))
         ids = keys if options.ids is None else options.ids
         labels = self._labels(keys, classes) if options.labels is None else options.labels
         self._describe(str(path), "webdataset", ids=ids, labels=labels)
+
+    def _look_through(self) -> Iterator[_TarIndex]:
+        """What is in every tar, in their order."""
+        if not any(map(is_remote, self.tars)):
+            return map(self._index, self.tars)
+        return work_ahead(self._index, self.tars, workers=_TARS, ahead=_TARS)
+
+    def _index(self, tar: Path) -> _TarIndex:
+        found = _TarIndex([], array("q"), array("q"), {}, None)
+        try:
+            for member, data in read_members(tar, memory=self._memory, wanted=lambda suffix: suffix == ".cls"):
+                if member.suffix in IMAGE_SUFFIXES:
+                    found.keys.append(member.key)
+                    found.offsets.append(member.info.offset_data)
+                    found.sizes.append(member.info.size)
+                elif member.suffix == ".cls":
+                    found.classes[member.key] = data.decode("utf-8", "replace").strip()
+        except _Unreadable as error:
+            return found._replace(damage=error)
+        return found
 
     def _labels(self, keys: list[str], classes: dict[str, str]) -> Any:
         if not classes:
@@ -143,29 +185,57 @@ class WebDataset(ImageSource):
             )
         return Labels.of([classes[key] for key in keys])
 
-    def members(self, first_tar: int = 0) -> Iterator[tuple[Member, bytes]]:
+    def members(self) -> Iterator[tuple[Member, bytes]]:
         """All files of all tars; what follows damage in a tar was reported when the source was opened."""
-        for tar in self.tars[first_tar:]:
+        for tar in self.tars:
             try:
                 yield from read_members(tar, memory=self._memory)
             except _Unreadable:
                 continue
 
     def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
-        tar = bisect_right(self._starts, first) - 1  # whole tars before `first` are not even read
-        images = ((data, m.key) for m, data in self.members(tar) if m.suffix in IMAGE_SUFFIXES)
-        return islice(images, first - self._starts[tar], None)
+        return ((data, name) for _, data, name in self.pick(range(first, len(self))))
+
+    def file(self, row: int) -> tuple[Path | bytes, str]:
+        ((_, data, name),) = self.pick([row])
+        return data, name
 
     def pick(self, rows: Iterable[int]) -> Iterator[tuple[int, Path | bytes, str]]:
-        """Tars are read from front to back, so a single pass over those that hold any of the rows."""
-        wanted = list(rows)
-        ends = [*self._starts[1:], len(self)]
-        for first, end in zip(self._starts, ends, strict=True):
-            here = {row - first: row for row in wanted if first <= row < end}
-            if here:
-                for place, (file, name) in enumerate(islice(self.files(first), max(here) + 1)):
-                    if place in here:
-                        yield here[place], file, name
+        """Each image is read at its place, and no tar is looked through again."""
+        for number, some in groupby(rows, key=lambda row: bisect_right(self._starts, row) - 1):
+            here = list(some)
+            places = ((self._offsets[row], self._sizes[row]) for row in here)
+            for row, data in zip(here, read_parts(self.tars[number], places, "tar"), strict=True):
+                yield row, data, str(self.ids[row])
+
+    def part(self, rows: range) -> TarMembers:
+        here = slice(rows.start, rows.stop)
+        tars = [self._absolute[bisect_right(self._starts, row) - 1] for row in rows]
+        places = list(zip(tars, self._offsets[here], self._sizes[here], strict=True))
+        return TarMembers(self.location, self.kind, places, ids=self.ids[here], labels=self.labels_of(here))
 
     def disk_files(self) -> Iterable[Path]:
         return self.tars
+
+
+class TarMembers(ImageSource):
+    """Some images of tars that were read through before; each is read at its place."""
+
+    def __init__(
+        self, location: str, kind: str, places: list[tuple[str, int, int]], *, ids: Any, labels: Labels | None
+    ) -> None:
+        self._places = places  # tar, offset and size of each
+        self._describe(location, kind, ids=ids, labels=labels)
+
+    def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
+        names = (str(name) for name in self.ids[first:])
+        for tar, some in groupby(self._places[first:], key=lambda place: place[0]):
+            for data in read_parts(tar, ((offset, size) for _, offset, size in some), "tar"):
+                yield data, next(names)
+
+    def part(self, rows: range) -> TarMembers:
+        here = slice(rows.start, rows.stop)
+        return TarMembers(self.location, self.kind, self._places[here], ids=self.ids[here], labels=self.labels_of(here))
+
+    def disk_files(self) -> Iterable[Path]:
+        return [as_place(tar) for tar in dict.fromkeys(tar for tar, _, _ in self._places)]

@@ -11,6 +11,7 @@ import pytest
 import paredown as pdn
 from paredown.display import html_card, shorten
 from paredown.errors import PareError
+from paredown.score_table import open_table
 from paredown.scores import Labels, Scores
 from paredown.sources import open_source
 from paredown.sweeps.sweeping import SweepResult
@@ -52,6 +53,19 @@ def test_models(rng, tmp_path) -> None:
     assert repr(model) == (
         f"<FittedModel: metric prototypes, dimensions 4, centroids 3, fingerprint {model.fingerprint}>"
     )
+
+
+def test_tables_stores_and_metrics(tmp_path, image_folder) -> None:
+    pdn.write_scores(Scores(np.arange(4.0), np.arange(4), "el2n", Labels.of(list("abba"))), tmp_path / "s.parquet")
+    table = open_table(tmp_path / "s.parquet")
+    assert repr(table) == f"<ScoreTable: path {tmp_path / 's.parquet'}, metric el2n, examples 4, grouped by label>"
+    store = pdn.embed(image_folder, out=tmp_path / "store", encoder="pixels")
+    encoder = "whitened PCA of 32 x 32 pixels, 50 components"
+    assert repr(store) == f"<Store: path {tmp_path / 'store'}, examples 60, dimensions 50, encoder {encoder}>"
+    assert (
+        repr(pdn.METRICS["random"]) == "<Metric: summary a uniform random number: the baseline to beat, needs nothing>"
+    )
+    assert all(len(repr(entry)) < 200 for entry in pdn.METRICS.values())
 
 
 def test_a_notebook_shows_names_and_does_not_obey_them() -> None:

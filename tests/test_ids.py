@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from paredown import ids as data
 from paredown.errors import PareError
 from paredown.ids import check_ids, hash_ids, id_array, name_rows, natural_order
-from paredown.scores import Labels, Scores, check_clusters, class_order, unit_rows, usable_rows
+from paredown.scores import Labels, Scores, as_float32, check_clusters, class_order, unit_rows, usable_rows
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), min_size=1, max_size=12)
 
@@ -279,6 +279,18 @@ def test_several_unusable_rows() -> None:
         unit_rows(block, ids=np.arange(6), first=5, where="x")
     with pytest.raises(PareError, match=r"^x: embedding rows 1, 2 hold NaN or infinite values; .*on_error='skip'\.$"):
         unit_rows(block[1:4], ids=np.arange(3), first=0, where="x")
+
+
+def test_half_precision_becomes_single_precision_as_numpy_has_it(monkeypatch) -> None:
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16).reshape(1024, 64)  # infinite and NaN ones, too
+    finite = every[np.isfinite(every).all(axis=1)]
+    odd = (finite[:, ::3], finite[::-1], finite[:70].T, finite[:0], finite[:, :0], finite.astype(">f2"))
+    for half in (every, finite, *odd):
+        expected = half.astype(np.float32).view(np.uint32)
+        np.testing.assert_array_equal(as_float32(half).view(np.uint32), expected)
+        with monkeypatch.context() as patched:  # where the processor takes the smallest numbers for zero
+            patched.setattr("paredown.scores._SMALLEST", np.float32(0))
+            np.testing.assert_array_equal(as_float32(half).view(np.uint32), expected)
 
 
 def test_unit_rows_are_of_32_bits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class ClassCodes:
         self.names: tuple[str, ...] = ("",)
         self.number = 1
         self.labels = labels
-        self._settled = False
+        self._settled, self._path = False, table.path
         if labels is not None:
             self.names, self.number = labels.classes, len(labels.classes)
         elif self.column is not None:
@@ -79,7 +80,7 @@ class ClassCodes:
             return offsets
         codes = self._of_number[offsets]
         if len(codes) and codes.min() < 0:
-            self._learn(pa.array(np.unique(numbers[codes < 0])), block)
+            self._learn(pa.array(np.unique(numbers[codes < 0])), block.file)
             self._tabulate(low, high)
             codes = self._of_number[offsets]
         return codes
@@ -95,7 +96,7 @@ class ClassCodes:
     def _encoded(self, block: Block, column: pa.Array) -> NDArray[np.intp]:
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         if self._dictionary is None or not encoded.dictionary.equals(self._dictionary):
-            self._of_dictionary = self._learn(encoded.dictionary, block)
+            self._of_dictionary = self._learn(encoded.dictionary, block.file)
             self._dictionary = encoded.dictionary
         return self._of_dictionary[encoded.indices.to_numpy(zero_copy_only=False)]
 
@@ -109,19 +110,33 @@ class ClassCodes:
             raise PareError(f"{block.file}, from row {block.first_in_file} on: {error}") from error
         return pa.array(values.astype(np.int64))
 
-    def _learn(self, values: pa.Array, block: Block) -> NDArray[np.intp]:
+    def _learn(self, values: pa.Array, file: Path) -> NDArray[np.intp]:
         """The codes of some classes, the new ones being added to those known."""
         if is_text(values.type):
-            values = plain_text(values, block.file)
+            values = plain_text(values, file)
         elif pa.types.is_integer(values.type) and not pa.types.is_uint64(values.type):
             values = values.cast(pa.int64())
         known = values.slice(0, 0) if self._known is None else self._known
         new = values.filter(pc.is_null(pc.index_in(values, value_set=known))).unique()
         if len(new) and self._settled:
-            raise PareError(f"{block.file}: it changed while it was read; run again when it is complete.")
+            raise PareError(f"{file}: it changed while it was read; run again when it is complete.")
         self._known = known = pa.concat_arrays([known, new])
         self.number = len(known)
         return pc.index_in(values, value_set=known).to_numpy(zero_copy_only=False).astype(np.intp)
+
+    def join(self, other: ClassCodes) -> NDArray[np.intp]:
+        """The codes here of the classes that are known there, the new ones being added to those known."""
+        if self.column is None:
+            return np.arange(self.number)
+        return np.empty(0, np.intp) if other._known is None else self._learn(other._known, self._path)
+
+    def in_manifest(self, table: ScoreTable) -> ClassCodes:
+        """The same numbers for the same rows in a manifest of them, where labels are text."""
+        codes = ClassCodes(table)
+        codes.names, codes.number, codes._settled = self.names, self.number, True
+        if codes.column is not None:
+            codes._known = pa.array(self.names) if codes.column == "label" else pa.array(list(map(int, self.names)))
+        return codes
 
     def settle(self, counts: NDArray[np.int64]) -> NDArray[np.intp]:
         """Number the classes as `Labels` does, given how often each occurs; returns the old codes in the new order."""

@@ -241,7 +241,7 @@ def _mix(x: Any) -> Any:
         return x ^ (x >> np.uint64(31))
 
 
-def name_rows(rows: Sequence[int] | NDArray[Any], *, ids: NDArray[Any] | None = None) -> str:
+def name_rows(rows: Sequence[int] | NDArray[Any], *, ids: NDArray[Any] | None = None, what: str = "row") -> str:
     """A short human list such as `rows 3, 7, 9 and 12 more`, with ids where they differ from the row number."""
     shown = [int(row) for row in rows[:3]]
     texts = [str(row) for row in shown]
@@ -249,7 +249,7 @@ def name_rows(rows: Sequence[int] | NDArray[Any], *, ids: NDArray[Any] | None = 
         texts = [f"{text} (id {name})" for text, name in zip(texts, ids[:3], strict=False)]
     more = len(rows) - len(shown)
     tail = f" and {more} more" if more else ""
-    return f"{'row' if len(rows) == 1 else 'rows'} {', '.join(texts)}{tail}"
+    return f"{what if len(rows) == 1 else f'{what}s'} {', '.join(texts)}{tail}"
 
 
 def natural_order(path: Path) -> list[tuple[int, int | str]]:

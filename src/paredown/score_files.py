@@ -16,19 +16,33 @@ from numpy.typing import NDArray
 
 from paredown.columns import cluster_column, id_column, label_column
 from paredown.errors import PareError, argument, located
-from paredown.files import check_output, file_digest, is_damaged, is_own, locked, mark_of, new_output
+from paredown.files import (
+    check_output,
+    file_digest,
+    is_damaged,
+    is_own,
+    is_unfinished,
+    locked,
+    mark_of,
+    mv,
+    new_output,
+)
 from paredown.ids import natural_order
+from paredown.places import StorageError, arrow_input, as_place, nothing_at
 from paredown.provenance import sound_record
 from paredown.reading import damaged, read_parquet
 from paredown.records import json_values, read_record, write_record
 from paredown.scores import Scores
-from paredown.text import quoted
+from paredown.text import few
 from paredown.version import __version__
 
 # Pages carry checksums, which every reader of paredown verifies: a flipped bit is not taken for a score.
 PARQUET_OPTIONS: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 SCORES_FOLDER = "folder of scores"  # the kind of a folder that grows by a table for each range of rows
-COMPLETE = "complete.json"  # the record in it that all are there
+MANIFEST = "manifest.parquet"  # in a folder that `prune` wrote: a file, or a folder of shards
+# What a folder of scores holds beside tables. pyarrow, and pandas with it, read all that is in a folder whose name does
+# not begin with `_` or a dot.
+COMPLETE, SCORES_SETTINGS = "_complete.json", "_settings.json"  # that all tables are there; what they were made with
 _PROVENANCE_KEY = b"paredown"
 _RESERVED = ("id", "label", "cluster", "keep")
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # row numbers that pandas writes along, which nobody asked for
@@ -100,7 +114,7 @@ def provenance_of(schema: pa.Schema, column: str | None = None) -> dict[str, Any
 def provenance_in(path: Path) -> dict[str, Any]:
     """The whole record that a table carries."""
     with damaged(path, "table of scores"):
-        return provenance_of(pq.read_schema(path))
+        return provenance_of(pq.read_schema(arrow_input(next(iter(score_files(path, partial=True)), path))))
 
 
 def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
@@ -108,13 +122,13 @@ def read_scores(path: str | Path, *, metric: str | None = None) -> Scores:
 
     A manifest is scores too. With several score columns, `metric` says which.
     """
-    table = _read_table(Path(path))
+    table = _read_table(as_place(path))
     return scores_in(table, pick_score_column(path, table.schema, metric), path)
 
 
 def read_score_columns(path: str | Path) -> list[Scores]:
     """The scores in every score column of a table, which `read_scores` reads one of."""
-    table = _read_table(Path(path))
+    table = _read_table(as_place(path))
     columns = score_columns(table.schema)
     pick_score_column(path, table.schema, next(iter(columns), None))  # is it a table of scores?
     return [scores_in(table, column, path) for column in columns]
@@ -140,7 +154,7 @@ def read_manifest(path: str | Path, *, metric: str | None = None) -> tuple[Score
     With several score columns, `metric` says which.
     """
     file = manifest_file(path)
-    if file != Path(path) and not file.exists():
+    if file != as_place(path) and not file.exists():
         raise PareError(f"{path}: not an output of `paredown prune`; there is no manifest.parquet in it.")
     table = _read_table(file)
     if "keep" not in table.column_names:
@@ -157,15 +171,17 @@ def keep_column(column: pa.ChunkedArray | pa.Array, path: str | Path) -> pa.Chun
 
 
 def manifest_file(path: str | Path) -> Path:
-    """The table of a manifest: the file itself, or the one in the folder that `prune` wrote."""
-    return Path(path) / "manifest.parquet" if Path(path).is_dir() else Path(path)
+    """The table of a manifest, a file or a folder of shards: itself, or the one in the folder that `prune` wrote."""
+    path = as_place(path)
+    return path / MANIFEST if path.is_dir() and path.name != MANIFEST else path
 
 
 def is_manifest(path: str | Path) -> bool:
     """Whether a table of scores says which examples are kept."""
     file = manifest_file(path)
     with damaged(file, "Parquet file"):
-        return file.is_file() and "keep" in pq.read_schema(file).names
+        files = score_files(file, partial=True)
+        return bool(files) and files[0].is_file() and "keep" in pq.read_schema(arrow_input(files[0])).names
 
 
 def is_scores(path: str | Path) -> bool:
@@ -174,12 +190,14 @@ def is_scores(path: str | Path) -> bool:
     A table of scores is a Parquet file that paredown wrote, or any with an `id` and a number column and neither
     embeddings nor image paths.
     """
-    files = score_files(path)
+    files = score_files(path, partial=True)
     if not files or files[0].suffix != ".parquet" or not files[0].is_file():
         return False
     try:
         with damaged(files[0], "Parquet file"):
-            schema = pq.read_schema(files[0])
+            schema = pq.read_schema(arrow_input(files[0]))
+    except StorageError:
+        raise
     except PareError:
         return False
     if _PROVENANCE_KEY in (schema.metadata or {}):
@@ -189,24 +207,59 @@ def is_scores(path: str | Path) -> bool:
     return "id" in schema.names and not has_list and not has_text and bool(score_columns(schema))
 
 
-def score_files(path: str | Path) -> list[Path]:
-    """The Parquet files behind a path: itself, the manifest in a folder that `prune` wrote, or a folder's shards."""
-    path = Path(path)
+def score_files(path: str | Path, *, partial: bool = False) -> list[Path]:
+    """The Parquet files behind a path: itself, those of the manifest in what `prune` wrote, or a folder's shards.
+
+    Shards of a manifest that are gone are an error, unless those that are left will do (`partial`).
+    """
+    path = as_place(path)
     if not path.is_dir():
         return [path]
-    manifest = path / "manifest.parquet"
-    if (mark_of(path) or {}).get("kind") == SCORES_FOLDER and not is_complete(path):
+    manifest = path / MANIFEST
+    if is_unfinished(path):
+        raise PareError(f"{path}: this output is incomplete; run the command again that was writing it.")
+    if _grows(path) and not is_complete(path):
         raise PareError(
             f"{path}: these scores are incomplete; run the same `paredown score` command again first, or `paredown "
             "merge` if they were made in shares."
         )
-    return [manifest] if manifest.exists() else sorted(path.glob("*.parquet"), key=natural_order)
+    if manifest.exists():
+        return score_files(manifest, partial=partial)
+    files = sorted(path.glob("*.parquet"), key=natural_order)
+    if path.name == MANIFEST and not partial:
+        _check_shards(path, files)
+    return files
+
+
+def _check_shards(manifest: Path, files: Sequence[Path]) -> None:
+    """Raise if shards of a manifest are missing, by the JSON beside it: what is left would pass for all of it."""
+    noted = (read_record(manifest.with_suffix(".json")) or {}).get("sha256")
+    missing = sorted(noted.keys() - {file.name for file in files}) if isinstance(noted, dict) else []
+    if missing:
+        raise PareError(
+            f"{manifest}: {few(missing)} {'is' if len(missing) == 1 else 'are'} missing; put the files back, or run "
+            f"`paredown prune` again with {argument('overwrite', True)}."
+        )
+
+
+def _grows(folder: Path) -> bool:
+    """Whether a folder is one of scores that grows, by its mark or, where a copy lost that, by its own records."""
+    if (mark_of(folder) or {}).get("kind") == SCORES_FOLDER:
+        return True
+    begun, ended = (read_record(beside_tables(folder, name)) or {} for name in (SCORES_SETTINGS, COMPLETE))
+    return "metric" in begun or ("request" in ended and "tables" in ended)
 
 
 def is_complete(folder: Path) -> bool:
     """Whether all tables of a folder that grows are there, in their number."""
-    record = read_record(folder / COMPLETE)
+    record = read_record(beside_tables(folder, COMPLETE))
     return record is not None and record.get("tables") == len(list(folder.glob("*.parquet")))
+
+
+def beside_tables(folder: Path, name: str) -> Path:
+    """Where something else than a table is in a folder of scores; the first ones had it without the `_`."""
+    earlier = folder / name.removeprefix("_")
+    return earlier if earlier.exists() and not (folder / name).exists() else folder / name
 
 
 def pick_score_column(path: str | Path, schema: pa.Schema, metric: str | None) -> str:
@@ -241,7 +294,7 @@ def score_columns(schema: pa.Schema) -> list[str]:
 
 def _read_table(path: Path) -> pa.Table:
     if not path.exists():
-        raise PareError(f"{path}: there is no such file.")
+        raise nothing_at(path, "file")
     tables = [read_parquet(file, memory=None) for file in score_files(path)]
     if len(tables) == 1:
         return tables[0]
@@ -257,7 +310,7 @@ def write_scores(
     sources: Iterable[str | Path] = (),
 ) -> None:
     """Write scores as Parquet, a column for each metric, with their provenance inside and as JSON beside."""
-    check_table_name(Path(path))
+    check_table_name(as_place(path))
     several = [scores] if isinstance(scores, Scores) else scores
     write_table(scores_table(*several), path, overwrite=overwrite, sources=sources)
 
@@ -267,7 +320,7 @@ def write_table(
 ) -> None:
     """Write a table with its provenance, whole or not at all."""
     record = provenance_of(table.schema)
-    with new_table(Path(path), record, overwrite=overwrite, sources=sources) as part:
+    with new_table(as_place(path), record, overwrite=overwrite, sources=sources) as part:
         pq.write_table(table, part, **PARQUET_OPTIONS)
 
 
@@ -298,10 +351,10 @@ def check_table_output(path: Path, *, overwrite: bool = False, sources: Iterable
     sidecar = path.with_suffix(".json")
     beside = [] if _is_copy(sidecar, path) else [sidecar]
     check_output(path, overwrite=overwrite, sources=sources, beside=beside)
-    if is_changed(path) and not is_damaged(path):
+    if is_changed(path) and not is_damaged(path, contents=True):
         raise PareError(
             f"{path} was changed since paredown wrote it, by the digest in {sidecar.name}, and is never replaced; move "
-            f"it away (`mv {quoted(path)} {quoted(f'{path}.old')}`), or choose another output."
+            f"it away{mv(path)}, or choose another output."
         )
 
 

@@ -16,8 +16,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from paredown.columns import check_class_type, check_id_type, is_text, plain_text, value_type
+from paredown.display import Introduced
 from paredown.errors import PareError
 from paredown.ids import hash_ids, id_array, join_ids, name_rows
+from paredown.places import arrow_input, as_place, is_remote
 from paredown.reading import check_rows, damaged, reading
 from paredown.score_files import keep_column, pick_score_column, provenance_of, score_files, scores_in
 from paredown.scores import Scores
@@ -25,11 +27,17 @@ from paredown.scores import Scores
 pc: Any = pyarrow.compute  # its functions are made at import, where type checkers do not see them
 
 _BUFFER_BYTES = 2**20  # of a column chunk read at once, so that one giant row group does not fill the memory
+_REQUEST_BYTES = 2**23  # the same of an object store, where each is a request
 _RUN_ROWS = 2**20  # rows given to one reader: Arrow keeps a buffer for each row group until it has read them all
 _SAMPLED_GROUPS, _SAMPLED_ROWS = 16, 16_384
 _SAMPLE_BLOCK = 131_072  # rows out of which those of a sample are taken at once
 # Of a table read and selected from in memory, measured at its peak: arrays, orders and hashes, and objects for text.
 _ROW_BYTES, _TEXT_ROW_BYTES = 170, 400
+
+
+def bytes_in_memory(rows: int, *, text_ids: bool) -> int:
+    """About what reading so many scores and selecting from them in memory takes at its peak."""
+    return rows * (_TEXT_ROW_BYTES if text_ids else _ROW_BYTES)
 
 
 class RowGroup(NamedTuple):
@@ -58,8 +66,8 @@ class Block(NamedTuple):
         return f"{self.file}: {name_rows(rows + self.first_in_file)}"
 
 
-@dataclass(frozen=True)
-class ScoreTable:
+@dataclass(frozen=True, repr=False)
+class ScoreTable(Introduced):
     """Scores in one or several Parquet files that are never in memory as a whole."""
 
     path: Path
@@ -72,6 +80,10 @@ class ScoreTable:
 
     def __len__(self) -> int:
         return self.groups[-1].first + self.groups[-1].rows
+
+    def introduce(self) -> dict[str, str]:
+        facts = {"path": str(self.path), "metric": self.metric, "examples": f"{len(self):,}"}
+        return facts | ({} if self.grouped_by is None else {"grouped by": self.grouped_by})
 
     @property
     def grouped_by(self) -> str | None:
@@ -92,7 +104,7 @@ class ScoreTable:
     @property
     def in_memory_bytes(self) -> int:
         """About what reading the table and selecting from it in memory takes at its peak."""
-        return len(self) * (_TEXT_ROW_BYTES if self.text_ids else _ROW_BYTES)
+        return bytes_in_memory(len(self), text_ids=self.text_ids)
 
     def blocks(self, columns: Sequence[str], rows: int) -> Iterator[Block]:
         """The table in row order, at most `rows` at a time, with these columns only."""
@@ -101,10 +113,12 @@ class ScoreTable:
     def _read(self, groups: Sequence[RowGroup], columns: Sequence[str], rows: int) -> Iterator[Block]:
         text = [name for name in ("label",) if name in columns and is_text(self.schema.field(name).type)]
         options: dict[str, Any] = {"read_dictionary": text, "buffer_size": _BUFFER_BYTES}
+        if is_remote(self.path):
+            options["buffer_size"] = _REQUEST_BYTES
         for file, of_file in groupby(groups, key=lambda group: group.file):
             with (
                 reading(file, "Parquet file"),
-                pq.ParquetFile(file, page_checksum_verification=True, **options) as opened,
+                pq.ParquetFile(arrow_input(file), page_checksum_verification=True, **options) as opened,
             ):
                 sizes = [opened.metadata.row_group(number).num_rows for number in range(opened.num_row_groups)]
                 for run in _runs(of_file):
@@ -172,11 +186,13 @@ def _changed(file: Path) -> PareError:
 def _runs(groups: Iterator[RowGroup]) -> Iterator[list[RowGroup]]:
     """Row groups a few at a time."""
     run: list[RowGroup] = []
+    rows = 0
     for group in groups:
         run.append(group)
-        if sum(each.rows for each in run) >= _RUN_ROWS:
+        rows += group.rows
+        if rows >= _RUN_ROWS:
             yield run
-            run = []
+            run, rows = [], 0
     if run:
         yield run
 
@@ -193,7 +209,7 @@ def open_table(path: str | Path, *, metric: str | None = None) -> ScoreTable:
     groups: list[RowGroup] = []
     first = 0
     for file in files:
-        with reading(file, "Parquet file"), pq.ParquetFile(file) as opened:
+        with reading(file, "Parquet file"), pq.ParquetFile(arrow_input(file)) as opened:
             check_rows(opened, file)
             schemas.append(opened.schema_arrow)
             in_file = 0
@@ -211,7 +227,7 @@ def open_table(path: str | Path, *, metric: str | None = None) -> ScoreTable:
     with damaged(files[0], "table of scores"):
         provenance = provenance_of(schemas[0], column)
     metric = provenance.get("metric", column) if column == "score" else column
-    return ScoreTable(Path(path), tuple(groups), column, str(metric), schemas[0], dtype, provenance)
+    return ScoreTable(as_place(path), tuple(groups), column, str(metric), schemas[0], dtype, provenance)
 
 
 def read_sample(

@@ -8,6 +8,7 @@ streams say the same. Each is meant to be silent over any continuous score.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +47,11 @@ class Magnitudes:
         self.dtype = wide.dtype
         bits = wide.view(f"u{wide.itemsize}") >> np.uint8(self._shift)
         self.counts += np.bincount(bits.astype(np.intp), minlength=len(self.counts))
+
+    def merge(self, other: Magnitudes) -> None:
+        """Take over the counts of other scores."""
+        if other.counts.any():
+            self.counts, self.dtype = self.counts + other.counts, other.dtype
 
     @property
     def _shift(self) -> int:
@@ -150,15 +156,19 @@ def score_warnings(values: NDArray[np.floating]) -> list[str]:
     """What is wrong with scores whatever is selected from them."""
     if len(values) == 0:
         return []
-    constant = constant_warning(float(values.min()), float(values.max()), len(values))
-    if constant is not None:
-        return [constant]
     magnitudes = Magnitudes()
     magnitudes.add(values)
-    crowded = crowding_warning(magnitudes, len(values))
-    if crowded is None and len(values) >= CROWDED_ROWS and magnitudes.may_crowd():
-        crowded = band_warning(*_band_of(values))
-    return [] if crowded is None else [crowded]
+    return warnings_of_counts(len(values), (values.min(), values.max()), magnitudes, lambda: _band_of(values))
+
+
+def warnings_of_counts(
+    n: int, ends: tuple[Any, Any], magnitudes: Magnitudes, band: Callable[[], tuple[float, float, float]]
+) -> list[str]:
+    """`score_warnings` of n scores, given the lowest and highest; `band` is called only where they may crowd."""
+    warning = constant_warning(float(ends[0]), float(ends[1]), n) or crowding_warning(magnitudes, n)
+    if warning is None and n >= CROWDED_ROWS and magnitudes.may_crowd():
+        warning = band_warning(*band())
+    return [] if warning is None else [warning]
 
 
 def tie_warning(tie: Tie, kept: int, *, dropping: bool = False) -> str | None:

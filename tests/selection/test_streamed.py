@@ -21,7 +21,7 @@ from paredown.errors import PareError
 from paredown.score_files import read_scores
 from paredown.selection import STRATEGIES, Limits, open_table, select_streamed
 from paredown.selection.strategies import STRATIFIED_BINS
-from paredown.selection.streamed.cuts import Search
+from paredown.selection.streamed import cuts
 from paredown.units import format_size, parse_size
 
 TINY = Limits(rows=7, candidates=3, cells=256)  # many blocks, hardly any room: everything has to be refined
@@ -159,18 +159,14 @@ def test_memory_is_bounded_by_the_limits(tmp_path, rng, monkeypatch, kind, strat
     columns = {"id": np.arange(n), "score": values.astype(kind), "label": labels}
     pq.write_table(pa.table(columns), tmp_path / "s.parquet", row_group_size=7_001)
     collected, cells = [], []
-    settle, narrow = Search.settle, Search.narrow
+    find = cuts._Look.finish
 
-    def counting_candidates(search, rows, *more):
-        collected.append(len(rows))
-        settle(search, rows, *more)
+    def counting(look, scan):
+        cells.append(look.counts.size)
+        collected.append(sum(len(numbers) for numbers, *_ in look.parts))
+        find(look, scan)
 
-    def counting_cells(search, before):
-        cells.append(before.size)
-        return narrow(search, before)
-
-    monkeypatch.setattr(Search, "settle", counting_candidates)
-    monkeypatch.setattr(Search, "narrow", counting_cells)
+    monkeypatch.setattr(cuts._Look, "finish", counting)
     options = {"keep_fraction": 0.3, "strategy": strategy, "balance": 0.0 if strategy == "stratified" else 0.5}
     kept = select_streamed(open_table(tmp_path / "s.parquet"), limits=limits, **options)
     expected = pdn.select(read_scores(tmp_path / "s.parquet"), **options)
@@ -510,3 +506,12 @@ def test_bad_memory_is_one_clear_message(paredown, shards) -> None:
 
 def test_sizes_for_people() -> None:
     assert [format_size(size) for size in (17, 2048, 3.5 * 2**20, 2**41)] == ["17 B", "2 KiB", "3.5 MiB", "2.0 TiB"]
+
+
+def test_the_median_of_an_odd_number_of_huge_scores_does_not_overflow(tmp_path) -> None:
+    huge = [1.7e308, -1.7e308, 1.7e308, 0, -1.7e308, -1e308, 0, -1.7e308, 0, 1.7e308, -1e308, -1.7e308, 1e308]
+    values = np.array([*huge, -1.7e308, -1e308, -1e308, -1e308])
+    pq.write_table(pa.table({"id": np.arange(17), "score": values}), tmp_path / "s.parquet")
+    streamed = select_streamed(open_table(tmp_path / "s.parquet"), keep_fraction=0.6, strategy="moderate")
+    held = pdn.select(tmp_path / "s.parquet", keep_fraction=0.6, strategy="moderate")
+    assert streamed.ids.tolist() == held.ids.tolist()

@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from paredown.engines import Engine
 from paredown.errors import PareError, argument
 from paredown.ids import id_array
+from paredown.places import is_path
 from paredown.progress import Track, silent
 from paredown.score_files import read_scores
 from paredown.score_table import ScoreTable, open_table
@@ -44,6 +46,7 @@ def select(
     metric: str | None = None,
     memory: str | float = DEFAULT_MEMORY,
     track: Track = silent,
+    engine: Engine | None = None,
 ) -> Selection:
     """Keep exactly `round(keep_fraction * n)` examples (at least one).
 
@@ -68,6 +71,7 @@ def select(
         metric: which column of a table holds the scores, if it has several.
         memory: how much selecting from a table may take, such as `512MiB` or `4GiB`, before it is streamed.
         track: reports progress.
+        engine: makes the passes over a table, which is then streamed whatever its size; see `engines.open_engine`.
     """
     given = {
         "keep_fraction": keep_fraction,
@@ -79,13 +83,13 @@ def select(
     }
     SelectionSettings(**given, balance=0.0 if balance is None else balance).check()  # before anything is read
     budget = parse_size(memory)
-    if isinstance(scores, str | Path):
+    if is_path(scores):
         scores = open_table(scores, metric=metric)
     if isinstance(scores, Scores | ScoreTable) and ids is not None:
         raise PareError("these scores carry their own ids; give ids only with plain numbers.")
     if isinstance(scores, ScoreTable):
-        if scores.in_memory_bytes > budget:
-            return select_streamed(scores, labels=labels, balance=balance, track=track, **given)
+        if engine is not None or scores.in_memory_bytes > budget:
+            return select_streamed(scores, labels=labels, balance=balance, track=track, engine=engine, **given)
         scores = read_scores(scores.path, metric=scores.column)
     if not isinstance(scores, Scores):
         scores = _as_scores(scores, ids)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from paredown.display import Introduced, data_frame, html_card
 from paredown.errors import PareError
 from paredown.ids import id_array, join_ids
+from paredown.places import as_place
 from paredown.score_files import (
     PARQUET_OPTIONS,
     manifest_schema,
@@ -149,7 +150,8 @@ class Selection(Introduced):
 
     def manifest(self) -> pa.Table:
         """Every example with `id`, `keep` and `score` (and label and cluster), the recipe in the table's metadata."""
-        return pa.Table.from_batches(self.batches(), self.rows.schema).replace_schema_metadata(self._metadata())
+        table = pa.Table.from_batches(self.batches(), self.rows.schema)
+        return table.replace_schema_metadata(self.written_schema().metadata)
 
     def to_pandas(self) -> pd.DataFrame:
         """The manifest as a data frame."""
@@ -158,20 +160,9 @@ class Selection(Introduced):
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the manifest, in row order and whole or not at all, with its provenance inside and as JSON beside."""
-        path = Path(path)
-        schema = self.rows.schema.with_metadata(self._metadata())
-        # Dictionaries pay for labels only: ids differ in every row, and scores nearly so; row numbers grow by one.
-        # Statistics of labels would take as long as all the rest.
-        options: dict[str, Any] = {**PARQUET_OPTIONS, "use_dictionary": ["label"]}
-        options["write_statistics"] = [name for name in schema.names if name != "label"]
-        if pa.types.is_integer(schema.field("id").type):
-            options["column_encoding"] = {"id": "DELTA_BINARY_PACKED"}
-        with (
-            new_table(path, self._record(), overwrite=overwrite) as part,
-            pq.ParquetWriter(part, schema, **options) as writer,
-        ):
-            for table in _row_groups(self.batches()):
-                writer.write_table(table, row_group_size=table.num_rows)
+        path = as_place(path)
+        with new_table(path, self.record(), overwrite=overwrite) as part:
+            write_manifest(part, self.written_schema(), self.batches())
 
     def class_table(self) -> pa.Table | None:
         """Per class (or cluster, without labels): examples, kept, and lowest, median and highest score.
@@ -204,11 +195,13 @@ class Selection(Introduced):
         """The record of the scores with the recipe of the selection."""
         return self.rows.provenance | {"selection": self.recipe, "notes": list(self.notes)}
 
-    def _record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
+        """What a manifest carries."""
         return self.provenance() | {"metric": self.metric}
 
-    def _metadata(self) -> dict[bytes, bytes]:
-        return provenance_metadata(self._record())
+    def written_schema(self) -> pa.Schema:
+        """The columns of a manifest, with its record in the metadata."""
+        return self.rows.schema.with_metadata(provenance_metadata(self.record()))
 
     def introduce(self) -> dict[str, str]:
         """How many are kept, and how they were chosen."""
@@ -222,6 +215,19 @@ class Selection(Introduced):
 
     def _repr_html_(self) -> str:
         return html_card("Selection", self.introduce(), self.notes)
+
+
+def write_manifest(file: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+    """Write the rows of a manifest, or of a shard of one."""
+    # Dictionaries pay for labels only: ids differ in every row, and scores nearly so; row numbers grow by one.
+    # Statistics of labels would take as long as all the rest.
+    options: dict[str, Any] = {**PARQUET_OPTIONS, "use_dictionary": ["label"]}
+    options["write_statistics"] = [name for name in schema.names if name != "label"]
+    if pa.types.is_integer(schema.field("id").type):
+        options["column_encoding"] = {"id": "DELTA_BINARY_PACKED"}
+    with pq.ParquetWriter(file, schema, **options) as writer:
+        for table in _row_groups(batches):
+            writer.write_table(table, row_group_size=table.num_rows)
 
 
 def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -1,81 +1,160 @@
-"""The first pass over a table: what is wrong with its scores, and where any place of their order is."""
+"""The first pass over a table: how its scores lie, from which all cuts start, and what is wrong with them."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.score_warnings import (
-    CROWDED,
-    CROWDED_ROWS,
-    Magnitudes,
-    band_ranks,
-    band_warning,
-    constant_warning,
-    crowding_warning,
-)
-from paredown.selection.streamed.cuts import Search, keys_at
-from paredown.selection.streamed.histogram import Histogram
-from paredown.selection.streamed.sort_keys import Ranking, Scan
+from paredown.score_warnings import Magnitudes, band_ranks, warnings_of_counts
+from paredown.selection.strategies import median_of
+from paredown.selection.streamed.cuts import Cut, find
+from paredown.selection.streamed.sort_keys import ByScore
+from paredown.table_passes import Rows, Scan
+
+_MOST_BINS = 1_024  # each holds some 0.1 % of the rows; more of them leave the processor's cache
+_PLACES = 18  # bits of a word that decide its bin, from the first on that differs
 
 
 class Survey:
-    """What the first pass over a table tells: the scores of every class in bins, and how to search them."""
+    """What the first pass tells: how many rows of every class are in which bins of words."""
 
-    def __init__(self, scan: Scan, by: Literal["hard", "easy"], seed: int) -> None:
-        self.scan, self.ranking = scan, Ranking(by, seed)
-        self.histogram = Histogram(scan, self.ranking)
-        self.counts = self.histogram.counts
-        ends = self.scores_at(np.array([self.histogram.lowest, self.histogram.highest], np.uint64))
-        self.lowest, self.highest = ends.min(), ends.max()
-        # Each of the lowest, median and highest scores of all classes is a cut, found along with the first of others.
-        middle = self.counts - self.counts // 2 if self.ranking.by == "hard" else self.counts // 2 + 1
-        numbers = (self.counts, middle, 1) if self.ranking.by == "hard" else (1, middle, self.counts)
-        floors = [np.minimum(self.counts, number) for number in numbers]
-        self.class_scores = [self.search(each) for each in floors] if scan.codes.grouped_by else []
+    def __init__(self, scan: Scan, order: ByScore) -> None:
+        self.scan, self.order = scan, order
+        self.bins = found = _Histogram(scan, order)
+        scan.look("counting scores", [found])
+        classes = scan.codes.settle(found.counts[: scan.codes.number].sum(axis=1, dtype=np.int64))
+        found.counts = found.counts[classes]
+        self.rows = found.counts.sum(axis=1, dtype=np.int64)  # of each class
+        ends = [self.scores_at(words[classes]) for words in (found.lowest, found.highest)]
+        self.class_lowest, self.class_highest = reversed(ends) if order.by == "hard" else ends
+        seen = self.rows > 0
+        self.lowest, self.highest = self.class_lowest[seen].min(), self.class_highest[seen].max()
+        # The median of each class is found along with the first of other cuts.
+        middle = self.rows - self.rows // 2 if order.by == "hard" else self.rows // 2 + 1
+        self._medians: list[Cut] = []
+        if scan.codes.grouped_by and order.by != "distance":
+            self._medians = [self.cut(np.minimum(middle, self.rows), ties=False)]
 
-    def search(self, floors: NDArray[np.int64], total: int | None = None) -> Search:
-        """A search for the first of every class, and of all where `total` leaves places for more."""
-        return Search(self.ranking, self.histogram, floors, int(floors.sum()) if total is None else total)
+    def cut(self, floors: NDArray[np.int64], total: int | None = None, *, ties: bool = True) -> Cut:
+        """The first rows of every class, and of all where `total` leaves places for more; still to be found."""
+        cut = Cut(self.order, self.rows, floors, total, ties=ties)
+        cut.narrow(self.bins.counts[cut.open], self.bins.ends)
+        return cut
 
-    def scores_at_places(self, *places: int) -> NDArray[np.floating]:
-        """The scores at some places of the order, from 0 on."""
-        return self.scores_at(keys_at(self.scan, self.ranking, self.histogram, places, *self.class_scores))
+    def find(self, *cuts: Cut) -> None:
+        """Find some cuts."""
+        find(self.scan, *cuts, *self._medians)
 
-    def scores_at(self, keys: NDArray[np.uint64]) -> NDArray[np.floating]:
-        return self.ranking.scores_at(keys, self.scan.table.dtype)
+    def scores_at(self, words: NDArray[np.unsignedinteger]) -> NDArray[np.floating]:
+        """The scores that have these words."""
+        return self.order.scores_at(words, self.scan.table.dtype)
 
-    def constant(self) -> str | None:
-        return constant_warning(float(self.lowest), float(self.highest), len(self.scan.table))
+    def class_scores(self) -> list[NDArray[np.floating]]:
+        """The lowest, median and highest score of each class."""
+        return [self.class_lowest, *(self.scores_at(cut.low) for cut in self._medians), self.class_highest]
+
+    def words_at(self, places: Sequence[int]) -> NDArray[np.uint64]:
+        """The words at some places of the order, from 0 on."""
+        cuts = [self.cut(np.zeros_like(self.rows), place + 1, ties=False) for place in places]
+        self.find(*cuts)
+        return np.array([cut.low[0] for cut in cuts])
+
+    def median(self) -> Any:
+        """The median score."""
+        n = len(self.scan.table)
+        middle = self.scores_at(self.words_at([(n - 1) // 2, n // 2]))
+        return median_of(middle[n % 2 :])  # twice the same one might overflow in their sum
 
     def notes(self) -> list[str]:
         """What is wrong with the scores themselves, in the words of `select`."""
-        warning = self.constant() or self._crowded()
-        return [] if warning is None or warning in self.scan.table.provenance.get("warnings", ()) else [warning]
+        n, known = len(self.scan.table), self.scan.table.provenance.get("warnings", ())
+        found = warnings_of_counts(n, (self.lowest, self.highest), self.bins.magnitudes, self._band)
+        return [text for text in found if text not in known]
 
-    def _crowded(self) -> str | None:
-        """A warning if the scores crowd in one place; takes more passes only where they may.
-
-        Crowded means that three quarters of them are within a share of the largest distance, from zero or from the
-        median. So these are no further apart than `width`, where a tenth more allows for rounding.
-        """
-        n, counted, dtype = len(self.scan.table), self.histogram, self.scan.table.dtype
-        width = 2.2 * CROWDED * max(abs(float(self.lowest)), abs(float(self.highest)))
-        first, last = (self.ranking.values_at(keys, dtype).astype(np.float64) for keys in (counted.first, counted.last))
-        before = counted.before.sum(axis=0)
-        most = int((before[np.searchsorted(first, last + width, side="right")] - before[:-1]).max())
-        if n < CROWDED_ROWS or 4 * most < 3 * n:
-            return None
-        magnitudes = Magnitudes()
-        for rows in self.scan.rows("looking at crowded scores"):
-            magnitudes.add(rows.scores)
-        warning = crowding_warning(magnitudes, n)
-        if warning is not None or not magnitudes.may_crowd():
-            return warning
+    def _band(self) -> tuple[float, float, float]:
+        """The median, and how far from it most of the scores are; takes more passes."""
+        n = len(self.scan.table)
         middle, *places = band_ranks(n)
-        (median,) = self.scores_at_places(middle if self.ranking.by == "easy" else n - 1 - middle).astype(np.float64)
-        distance = Ranking("distance", self.ranking.seed, median)
-        keys = keys_at(self.scan, distance, Histogram(self.scan, distance), places)
-        return band_warning(float(median), *distance.values_at(keys, np.dtype(np.float64)).tolist())
+        words = self.words_at([middle if self.order.by == "easy" else n - 1 - middle])
+        median = self.scores_at(words).astype(np.float64)[0]
+        distances = Survey(self.scan, ByScore("distance", self.order.seed, median))
+        most, large = distances.order.values_at(distances.words_at(places), np.dtype(np.float64)).tolist()
+        return float(median), most, large
+
+
+class _Histogram:
+    """A look that counts rows in bins of neighbouring words with about as many of all rows, by what a sample says.
+
+    A word has a place, which is its leading bits, and `bin_of` has the bin of every place. Where more classes come up
+    than there is room for, neighbouring bins are merged.
+    """
+
+    def __init__(self, scan: Scan, order: ByScore) -> None:
+        self.order, self.codes, self.cells = order, scan.codes, scan.limits.cells
+        sample = order.words_of(scan.table.sample())
+        self.low, self.high = sample.min(), sample.max()  # words outside are in the end bins
+        self.shift = sample.dtype.type(max(0, int(self.high - self.low).bit_length() - _PLACES))
+        bins = 2 ** (min(_MOST_BINS, max(2, self.cells // 16)).bit_length() - 1)
+        in_place = np.bincount(self._places(sample))
+        self.bin_of = ((np.cumsum(in_place) - in_place) * bins // len(sample)).astype(np.int16)
+        self.counts = np.zeros((0, bins), np.uint32 if len(scan.table) < 2**32 else np.int64)
+        self.lowest, self.highest = np.zeros((2, 0), sample.dtype)  # words of each class
+        self.magnitudes = Magnitudes()
+
+    def _places(self, words: NDArray[np.unsignedinteger]) -> NDArray[np.intp]:
+        places = np.clip(words, self.low, self.high)
+        places -= self.low
+        places >>= self.shift
+        return places.astype(np.intp)
+
+    def add(self, rows: Rows) -> None:
+        rows.check_finite()
+        self._make_room()
+        words = self.order.words(rows)
+        cells = rows.codes * self.counts.shape[1]
+        cells += self.bin_of.take(self._places(words))
+        np.add.at(self.counts.reshape(-1), cells, self.counts.dtype.type(1))
+        np.minimum.at(self.lowest, rows.codes, words)
+        np.maximum.at(self.highest, rows.codes, words)
+        if self.order.by != "distance":
+            self.magnitudes.add(rows.scores)
+
+    def merge(self, other: _Histogram) -> None:
+        codes = self.codes.join(other.codes)[: len(other.counts)]
+        self._make_room()
+        for finer, coarser in ((self, other), (other, self)):
+            while finer.counts.shape[1] > coarser.counts.shape[1]:
+                finer._halve()
+        self.counts[codes] += other.counts[: len(codes)]
+        np.minimum.at(self.lowest, codes, other.lowest[: len(codes)])
+        np.maximum.at(self.highest, codes, other.highest[: len(codes)])
+        self.magnitudes.merge(other.magnitudes)
+
+    def _make_room(self) -> None:
+        """New classes need room, and wider bins if there is no more."""
+        while self.codes.number > len(self.counts):
+            if self.counts.shape[1] > 2 and 2 * self.counts.size > self.cells:
+                self._halve()
+            more = max(16, len(self.counts))
+            self.counts = np.pad(self.counts, ((0, more), (0, 0)))
+            self.lowest = np.pad(self.lowest, (0, more), constant_values=np.iinfo(self.lowest.dtype).max)
+            self.highest = np.pad(self.highest, (0, more))
+
+    def _halve(self) -> None:
+        """Merge neighbouring bins."""
+        self.bin_of = self.bin_of // 2
+        self.counts = self.counts.reshape(len(self.counts), -1, 2).sum(axis=2, dtype=self.counts.dtype)
+
+    def ends(self, bins: NDArray[np.intp]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """The lowest and the highest word that may be in bins."""
+
+        def first_place(bins: NDArray[np.intp], side: Literal["left", "right"]) -> NDArray[np.uint64]:
+            places = np.searchsorted(self.bin_of, bins, side).astype(np.uint64)
+            return np.uint64(self.low) + (places << np.uint64(self.shift))
+
+        first, after = first_place(bins, "left"), first_place(bins, "right")
+        first = np.where(bins == 0, np.uint64(self.lowest.min()), first)
+        return first, np.where(bins == self.bin_of[-1], np.uint64(self.highest.max()), after - np.uint64(1))

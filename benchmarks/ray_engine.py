@@ -1,10 +1,12 @@
 """What does a Ray cluster cost, beside the same work in plain processes, and what does it save?
 
-    python benchmarks/ray_engine.py [--part iterations|memory|kills]
+    python benchmarks/ray_engine.py [--part iterations|commands|memory|kills]
 
 Peers in one run: the same functions in a `ProcessPoolExecutor` of two processes, and Ray with one worker. `iterations`:
-passes of k-means over 500,000 x 384, k = 500. `memory`: the highest memory of the driver at 10^5, 10^6 and 10^7 rows.
-`kills`: workers or the driver are killed at twenty random moments, and the bytes are compared with an undisturbed run.
+passes of k-means over 500,000 x 384, k = 500. `commands`: all of `paredown score` on 1,000,000 x 256, k = 1,000, with
+the start and the end of the cluster. `memory`: the highest memory of the driver at 10^5, 10^6 and 10^7 rows,
+of scoring and of pruning. `kills`: workers or the driver are killed at twenty random moments, and the bytes are
+compared with an undisturbed run.
 Not called ray.py, which would hide the library from itself.
 """
 
@@ -14,12 +16,14 @@ import argparse
 import importlib.util
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from copy import deepcopy
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -37,11 +41,25 @@ from paredown.sources.row_ranges import RangedSource
 
 ROWS, DIM, K, ROUNDS = 500_000, 384, 500, 3
 KILLS = 20
-MEASURED = """
-import sys, resource
+QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+# The peak of this program alone: what `getrusage` tells a child includes what its parent held when it was started.
+PEAK = """
+print(next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+SCORED = """
+import sys
 from paredown.scoring.ranged_scoring import score_ranges
 score_ranges(sys.argv[1], out=sys.argv[2], k=20, engine="ray", workers=2, sensitivity=False)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+PRUNED = """
+import sys
+from paredown.cli import main
+given, out, *scoring = sys.argv[1:]
+sys.argv[1:] = ["prune", given, "-o", out, "--keep-fraction", "0.4", "--engine", "ray", "--workers", "2", *scoring]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
 """
 
 
@@ -78,7 +96,7 @@ def iterations(folder: Path) -> None:
             def run() -> Any:
                 engine.workers = workers
                 if workers == 1:  # one after the other
-                    values = (outcome.value for outcome in _in_turn(engine, common, ranges))
+                    values = (deepcopy(outcome.value) for outcome in _in_turn(engine, common, ranges))
                     return combined(merge_sums, values)
                 return rows.lloyd_sums(search, silent, "")
 
@@ -103,55 +121,99 @@ def _in_turn(engine: Any, common: Any, ranges: list[Any]) -> Any:
         yield from engine.run_jobs("paredown.clustering.ranged_rows:partial_sums", [rows], common=common)
 
 
+def commands(folder: Path) -> None:
+    """Seconds of `paredown score` with one and two workers, in turn."""
+    source = write_rows(folder / "rows.npy", 1_000_000, 256)
+    command = [
+        sys.executable,
+        "-m",
+        "paredown",
+        "score",
+        source,
+        "--k",
+        "1000",
+        "--memory",
+        "256MiB",
+        "--engine",
+        "ray",
+    ]
+    command += ["--option", "sensitivity=false"]
+    times: dict[int, list[float]] = {1: [], 2: []}
+    contents = []
+    for number in range(2):
+        for workers, seconds in times.items():
+            out = folder / f"{number}-{workers}"
+            began = time.perf_counter()
+            subprocess.run([*command, "--workers", str(workers), "-o", out], check=True, **QUIET)
+            seconds.append(time.perf_counter() - began)
+            contents.append({file.name: file.read_bytes() for file in out.iterdir() if file.is_file()})
+    assert all(each == contents[0] for each in contents)
+    print(f"seconds, in turn: one worker {times[1]}, two {times[2]}; same bytes")
+    print(f"| `score --engine ray`, one worker : two workers | {min(times[1]) / min(times[2]):.2f} |")
+
+
 def memory(folder: Path) -> None:
-    """MiB of the driver at its highest."""
-    print("| rows (16 dimensions) | driver, MiB |\n|---|---|")
+    """MiB of the driver at its highest: scoring embeddings, pruning the table of scores, and both in one command."""
+    print("| rows (16 dimensions) | score, MiB | prune scores, MiB | prune embeddings, MiB |\n|---|---|---|---|")
     for rows in (10**5, 10**6, 10**7):
-        path = write_rows(folder / "rows.npy", rows, 16)
-        run = subprocess.run(
-            [sys.executable, "-c", MEASURED, path, folder / f"scores-{rows}"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        print(f"| {rows:,} | {run.stdout.split()[-1]} |", flush=True)
+        path, scores = write_rows(folder / "rows.npy", rows, 16), folder / f"scores-{rows}"
+        peaks = [
+            peak(SCORED, path, scores),
+            peak(PRUNED, scores, folder / "cut"),
+            peak(PRUNED, path, folder / "pruned"),
+        ]
+        print(f"| {rows:,} | {' | '.join(map(str, peaks))} |", flush=True)
+        shutil.rmtree(folder / "cut")
+        shutil.rmtree(folder / "pruned")
+
+
+def peak(program: str, *arguments: Path | str) -> int:
+    """MiB of a driver at its highest, in a process of its own."""
+    command = [sys.executable, "-c", program + PEAK, *arguments]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
 
 
 def kills(folder: Path) -> None:
-    """Kill workers or the driver at random moments until twenty are dead, then compare."""
+    """Kill workers or the driver at random moments until twenty are dead, and compare every run that ends."""
     random.seed(0)
     source = write_rows(folder / "rows.npy", 1_500_000, 128)
     command = [sys.executable, "-m", "paredown", "score", source, "--k", "50", "--option", "method=full"]
     command += ["--option", "iterations=6", "--option", "sensitivity=false", "--memory", "64MiB"]
-    on_ray = [*command, "--engine", "ray", "--workers", "2", "-o", folder / "killed"]
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run([*command, "--shard", "1/1", "-o", folder / "whole"], check=True, **quiet)
-    tables, killed, drivers, redone = folder / "killed", 0, 0, 0
+    subprocess.run([*command, "--shard", "1/1", "-o", folder / "whole"], check=True, **QUIET)
+    whole = {file.name: file.read_bytes() for file in (folder / "whole").iterdir() if file.is_file()}
+    counts = {"worker": 0, "driver": 0}
+    runs = same = redone = 0
+    while sum(counts.values()) < KILLS:
+        out = folder / f"killed-{runs}"
+        redone += run_until_done([*command, "--engine", "ray", "--workers", "2", "-o", out], out, counts)
+        same += whole == {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
+        runs += 1
+    print(f"{counts['worker']} workers and {counts['driver']} drivers killed over {runs} runs; the same bytes: {same}")
+    print(f"tables written again: {redone} of {runs * sum(name.endswith('.parquet') for name in whole)}")
+
+
+def run_until_done(command: list[Any], out: Path, counts: dict[str, int]) -> int:
+    """Start a run again until it ends, killing its processes; how many finished tables it wrote again."""
     seen: dict[str, int] = {}
+    redone = 0
     while True:
-        drivers += 1
-        driver = subprocess.Popen(on_ray, start_new_session=True, **quiet)
-        while driver.poll() is None and killed < KILLS:
-            time.sleep(random.uniform(1.0, 6.0))
-            workers = (
-                [p for p in psutil.Process(driver.pid).children(recursive=True) if is_worker(p)]
-                if driver.poll() is None
-                else []
-            )
-            victim = driver.pid if random.random() < 0.3 or not workers else random.choice(workers).pid
-            if driver.poll() is None:
-                os.kill(victim, 9)
-                killed += 1
+        driver = subprocess.Popen(command, start_new_session=True, **QUIET)
+        while driver.poll() is None and sum(counts.values()) < KILLS:
+            time.sleep(random.uniform(0.5, 4.0))
+            if driver.poll() is not None:
+                break
+            workers = [p for p in psutil.Process(driver.pid).children(recursive=True) if is_worker(p)]
+            kind = "worker" if random.random() < 0.7 else "driver"
+            if kind == "worker" and not workers:
+                continue  # they are not there yet
+            os.kill(random.choice(workers).pid if kind == "worker" else driver.pid, 9)
+            counts[kind] += 1
         driver.wait()
-        now = {file.name: file.stat().st_mtime_ns for file in tables.glob("0*.parquet")}
-        redone += sum(now[name] != time_ for name, time_ in seen.items() if name in now)
+        now = {file.name: file.stat().st_mtime_ns for file in out.glob("0*.parquet")}
+        redone += sum(now.get(name) != written for name, written in seen.items())
         seen = now
         if driver.returncode == 0:
-            break
-    same = {f.name: f.read_bytes() for f in (folder / "whole").iterdir() if f.is_file()} == {
-        f.name: f.read_bytes() for f in tables.iterdir() if f.is_file()
-    }
-    print(f"{killed} kills, {drivers} drivers; tables written again: {redone} of {len(seen)}; same bytes: {same}")
+            return redone
 
 
 def is_worker(process: psutil.Process) -> bool:
@@ -164,7 +226,7 @@ def is_worker(process: psutil.Process) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {"iterations": iterations, "memory": memory, "kills": kills}
+    parts = {"iterations": iterations, "commands": commands, "memory": memory, "kills": kills}
     parser.add_argument("--part", choices=parts, help="only this one")
     only = parser.parse_args().part
     if importlib.util.find_spec("ray") is None:

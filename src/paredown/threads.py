@@ -19,6 +19,11 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     return _blas_libraries().limit(limits=1, user_api="blas")
 
 
+def blas_threads() -> int:
+    """On how many cores BLAS works, as the user or the machine has it."""
+    return max((library["num_threads"] for library in _blas_libraries().info()), default=1)
+
+
 @cache
 def _blas_libraries() -> ThreadpoolController:
     return ThreadpoolController()  # looks through every loaded library, so once is enough

@@ -24,7 +24,9 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from itertools import count
@@ -75,6 +77,21 @@ def _time_limits(membership: Path, mounted: Path) -> Iterator[int]:
 
 def _number(path: Path) -> int:
     return int(path.read_text(encoding="utf-8"))
+
+
+def work_ahead(work: Callable[[Any], Any], items: Iterable[Any], *, workers: int, ahead: int) -> Iterator[Any]:
+    """`work(item)` of every item in order, done by threads up to so many items before it is asked for."""
+    with ThreadPoolExecutor(workers, thread_name_prefix="paredown-ahead") as pool:
+        waiting: deque[Future[Any]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:  # whoever stops early does not wait for what is still in the queue
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def worker_number() -> int | None:

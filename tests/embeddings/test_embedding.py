@@ -148,7 +148,7 @@ def test_command_line_with_real_weights(paredown, tmp_path) -> None:
     result = paredown("embed", "photos", "-o", "e", "--encoder", "efficientnet_lite0")
     assert result.returncode == 0, result.stderr
     assert "Encoder: efficientnet_lite0, weights 064a5c56ec81e5ad" in result.stdout
-    assert "4 embeddings of 1280 numbers in e" in result.stdout
+    assert "4 embeddings of 1280 dimensions in e" in result.stdout
     assert "images per second" in result.stdout
     rows = vectors(tmp_path / "e").astype(np.float64)
     cosines = np.corrcoef(rows)
@@ -196,9 +196,9 @@ def test_killed_at_any_moment_it_finishes_with_the_same_bytes(tmp_path, image_fo
 
 OVERWRITE = """
 import sys, time
-from paredown.embeddings import embedding
-real = embedding.write_shard
-embedding.write_shard = lambda *arguments: (time.sleep(0.01), real(*arguments))  # long enough to be killed in
+from paredown.embeddings import shard_jobs
+real = shard_jobs.write_shard
+shard_jobs.write_shard = lambda *arguments: (time.sleep(0.01), real(*arguments))  # long enough to be killed in
 sys.argv = ["paredown", "embed", *sys.argv[1:], "--dtype", "float32", "--shard-size", "2", "--overwrite"]
 from paredown.cli import main
 main()
@@ -362,7 +362,7 @@ def test_other_settings_are_refused_by_name(tmp_path, image_folder, changed, mes
 def test_other_images_are_refused(tmp_path, image_folder) -> None:
     pdn.embed(image_folder, out=tmp_path / "e", encoder=brightness)
     next(iter(sorted(image_folder.rglob("*.png")))).unlink()
-    with pytest.raises(PareError, match=r"with other settings: source was 'v2-\w+' and is now 'v2-\w+'"):
+    with pytest.raises(PareError, match=r"with other settings: the images have changed"):
         pdn.embed(image_folder, out=tmp_path / "e", encoder=brightness)
 
 
@@ -385,7 +385,7 @@ def test_unreadable_images_raise_or_are_listed(paredown, tmp_path, image_folder)
         assert result.returncode == 0, result.stderr
         assert "Skipped 2:" in result.stdout
         assert all(name in result.stdout for name in names)
-        assert "58 embeddings of 50 numbers" in result.stdout
+        assert "58 embeddings of 50 dimensions" in result.stdout
     record = json.loads((tmp_path / "e" / "embed.json").read_text())
     assert [what for what, _ in record["skipped"]] == names
     opened = pdn.open_source(tmp_path / "e")

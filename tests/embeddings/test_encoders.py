@@ -10,8 +10,17 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from paredown.embeddings.encoders import ENCODERS, Encoder, Preprocess, encode, load_encoder
+from paredown.embeddings.encoders import (
+    ENCODERS,
+    Encoder,
+    Preprocess,
+    encode,
+    encoder_identity,
+    load_encoder,
+    pretrained,
+)
 from paredown.embeddings.encoders.inference import export_onnx, run_model
+from paredown.embeddings.encoders.known_encoders import find_entry
 from paredown.embeddings.encoders.pretrained import load_network
 from paredown.embeddings.encoders.torchvision_on_cpu import import_torchvision
 from paredown.embeddings.encoders.weights import check_reachable
@@ -102,6 +111,33 @@ def test_same_image_same_row_and_a_shifted_one_is_near(photos, efficientnet) -> 
     np.testing.assert_allclose(rows[0], embed(efficientnet, [china])[0], rtol=1e-4, atol=1e-5)
     near, far = cosines(rows[0], rows[2]), cosines(rows[0], rows[1])
     assert near > 0.9 > 0.5 > far
+
+
+def test_entries_know_their_loader_and_place_in_auto(monkeypatch, tmp_path) -> None:
+    import paredown.embeddings.encoders as encoders
+
+    for form, entry in ENCODERS.items():
+        loads = callable(getattr(pretrained, entry.loader)) if entry.loader else form in ("auto", "onnx:FILE")
+        assert loads or entry.fitted
+        for offer in entry.offers:
+            assert find_entry(offer.name) is entry
+    monkeypatch.setattr(encoders, "hub_folder", lambda: tmp_path)
+    monkeypatch.setattr(encoders, "find_spec", lambda name: True)
+    tried = lambda download: [offer.name for offer in encoders._offers(download)]
+    assert tried(True) == ["swav", "dino", "torchvision:resnet50", "efficientnet_lite0"]
+    assert tried(False) == ["efficientnet_lite0"]
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "resnet50-11ad3fa6.pth").touch()
+    assert tried(False) == ["torchvision:resnet50", "efficientnet_lite0"]
+    monkeypatch.setattr(encoders, "find_spec", lambda name: None)
+    assert tried(True) == ["pixels"]
+
+
+def test_an_encoder_is_known_again_by_its_own_packages() -> None:
+    known = encoder_identity("timm:resnet18")
+    assert known is not None
+    assert list(known["packages"]) == ["torch", "torchvision", "onnxruntime", "timm"]
+    assert encoder_identity("pixels") is None  # fitted to images: loading must tell
 
 
 def test_auto_takes_the_packaged_weights_or_else_pixels(monkeypatch, image_folder) -> None:

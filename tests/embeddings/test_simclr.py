@@ -65,7 +65,7 @@ def test_trained_from_the_command_line_and_not_twice(paredown, tmp_path, image_f
     assert result.returncode == 0, result.stderr
     assert "Encoder mine.onnx trained: 2 epochs, loss" in result.stdout
     assert "Warning: the encoder is a small network trained without labels on 60 images for 2 epochs" in result.stdout
-    assert "60 embeddings of 128 numbers in e" in result.stdout
+    assert "60 embeddings of 128 dimensions in e" in result.stdout
     alone = train_simclr(image_folder, out=tmp_path / "alone.onnx", epochs=2, image_size=8, flip=False)
     assert (tmp_path / "alone.onnx").read_bytes() == (tmp_path / "mine.onnx").read_bytes()
     (tmp_path / "e" / "00000.npy").unlink()  # stopped after the training

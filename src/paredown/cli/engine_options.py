@@ -9,6 +9,8 @@ from paredown.cli.app import scale_option
 from paredown.errors import PareError, check_known, check_least
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from paredown.cli.scoring_options import ScoringOptions
 
 
@@ -28,7 +30,7 @@ class EngineOptions:
     workers: Annotated[
         int | None,
         scale_option(
-            "N", "Tasks at the same time, at most; one thread each.", show_default="one per GPU, else per core"
+            "N", "Maximum number of concurrent tasks, one thread each.", show_default="one per GPU, else per core"
         ),
     ] = None
 
@@ -48,20 +50,60 @@ class EngineOptions:
         return {"engine": self.engine, "address": self.address, "workers": self.workers}
 
 
+@dataclass(frozen=True, kw_only=True)
+class EmbedEngineOptions(EngineOptions):
+    """Where images are embedded: the work of one machine takes threads, that of a cluster tasks."""
+
+    workers: Annotated[
+        int | None,
+        scale_option(
+            "N",
+            "Threads that decode images; with --engine ray, maximum number of concurrent tasks, one thread each.",
+            show_default="one per core",
+        ),
+    ] = None
+
+
+Shard = Annotated[
+    str | None,
+    scale_option(
+        "I/N",
+        "Do share I of N; with /N, the shares of this Slurm array task. `paredown merge` joins them.",
+    ),
+]
+
+
 # Options of scoring that ranges of rows are scored with; others say how examples are read or networks are trained.
 _RANGED = ("metric", "k", "option", "model", "kernel", "exact", "memory", "seed", "trust_source")
 
 
-def check_ranged(scoring: ScoringOptions) -> None:
-    """Raise at an option that has no effect where embeddings are read by ranges of rows."""
+def check_ranged(scoring: ScoringOptions, sources: list[Path]) -> None:
+    """Raise at what cannot be read by ranges of rows: images, several sources, options without effect there."""
     from dataclasses import fields
 
     from paredown.errors import argument
+    from paredown.places import as_place
+    from paredown.sources.row_ranges import refuse_images
 
+    for source in sources:
+        if as_place(source).exists():
+            refuse_images(as_place(source))
+    if len(sources) > 1:
+        raise PareError("embeddings are read by ranges of rows from one source; score the members one at a time.")
     for entry in fields(scoring):
-        if entry.name not in _RANGED and getattr(scoring, entry.name) != entry.default:
+        given = getattr(scoring, entry.name)
+        if entry.name in _RANGED or given == entry.default:
+            continue
+        if entry.name in ("ids", "labels"):
+            source = sources[0]
+            folder = f"{source}" if source.is_dir() else "a folder that holds it"
             raise PareError(
-                f"{argument(entry.name)} has no effect on embeddings that are read by ranges of rows; leave it out, or "
-                f"use {argument('engine', 'local')}. Ids and labels are taken from ids.npy and labels.npy in the "
-                "folder, or from the tables that `paredown embed` writes."
+                f"{argument(entry.name)} cannot be given with {argument('engine', 'ray')} or {argument('shard', ...)}, "
+                f"which find them beside the embeddings: copy {given} to {entry.name}.npy in {folder}"
+                f"{'' if source.is_dir() else f', beside {source.name}, and give that folder in place of the file'}. "
+                f"Or use {argument('engine', 'local')}."
             )
+        raise PareError(
+            f"{argument(entry.name)} has no effect on embeddings that are read by ranges of rows; leave it out, or "
+            f"use {argument('engine', 'local')}."
+        )

@@ -10,5 +10,6 @@ from paredown.embeddings.embedding import (
     embed_to_score,
     stored_encoder,
 )
+from paredown.embeddings.store import merge_store
 
-__all__ = ["SHARD_SIZE", "StoredImages", "check_embedding", "embed", "embed_to_score", "stored_encoder"]
+__all__ = ["SHARD_SIZE", "StoredImages", "check_embedding", "embed", "embed_to_score", "merge_store", "stored_encoder"]

@@ -18,7 +18,7 @@ __all__ = ["ENGINES", "Engine", "InProcess", "fold", "open_engine"]
 
 ENGINES = {
     "local": "this machine",
-    "ray": "a Ray cluster: the one at the address given, or one that is started on this machine for the time",
+    "ray": "a Ray cluster: the one at the address given, or a temporary cluster on this machine",
 }
 
 

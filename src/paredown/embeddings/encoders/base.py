@@ -68,7 +68,12 @@ class Preprocess:
 
     def __call__(self, image: Image.Image) -> NDArray[np.float32]:
         """One image as (3, size, size)."""
-        image = image.convert("RGB")
+        mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
+        values = np.asarray(self.middle(image.convert("RGB")), np.float32) * np.float32(1 / 255)
+        return np.ascontiguousarray(((values - mean) / std).transpose(2, 0, 1), np.float32)
+
+    def middle(self, image: Image.Image) -> Image.Image:
+        """The part of an image that is looked at, in its own colours."""
         width, height = image.size
         shorter = min(width, height)
         scaled = (self.resize * width // shorter, self.resize * height // shorter)
@@ -76,10 +81,7 @@ class Preprocess:
         if target != image.size:
             image = image.resize(target, _FILTERS[self.interpolation])
         left, top = (round((side - self.size) / 2) for side in image.size)
-        image = image.crop((left, top, left + self.size, top + self.size))
-        mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
-        values = np.asarray(image, np.float32) * np.float32(1 / 255)
-        return np.ascontiguousarray(((values - mean) / std).transpose(2, 0, 1), np.float32)
+        return image.crop((left, top, left + self.size, top + self.size))
 
     def at(self, size: int | None) -> Preprocess:
         """The same for another image size, cropping the same share."""

@@ -5,9 +5,7 @@ Threads are enough because Pillow decodes and resizes, numpy normalises and the 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +19,8 @@ from paredown.errors import PareError, argument, check_least
 from paredown.progress import Track
 from paredown.sources import ImageSource, OnError, Skipped
 from paredown.sources.image_decoding import decode_image
-from paredown.workers import available_cores
+from paredown.sources.object_reading import fetched
+from paredown.workers import available_cores, work_ahead
 
 AHEAD = 64  # prepared images that may wait: about two batches, 40 MB at 224 x 224
 
@@ -40,16 +39,16 @@ def default_workers() -> int:
 
 
 def prepared_images(
-    source: ImageSource, prepare: Callable[[Image.Image], Any], *, rows: Iterable[int], workers: int
+    files: Iterable[tuple[Path | bytes, str]], prepare: Callable[[Image.Image], Any], *, workers: int
 ) -> Iterator[Any]:
-    """Some ascending rows of a source, decoded and prepared by threads ahead of need, in order.
+    """Undecoded images, decoded and prepared by threads ahead of need, in order; those of object stores fetched before.
 
     An image that cannot be read is a `Skipped` in its place.
     """
 
-    def work(item: tuple[Path | bytes, str]) -> Any:
+    def work(item: tuple[Path | bytes | Skipped, str]) -> Any:
         file, name = item
-        image = decode_image(file, name)
+        image = file if isinstance(file, Skipped) else decode_image(file, name)
         if isinstance(image, Skipped):
             return image
         try:
@@ -58,22 +57,7 @@ def prepared_images(
             return Skipped(name, f"cannot be prepared: {error}")
 
     check_least(1, workers=workers)
-    yield from work_ahead(work, _files(source, rows), workers=workers, ahead=AHEAD)
-
-
-def work_ahead(work: Callable[[Any], Any], items: Iterable[Any], *, workers: int, ahead: int) -> Iterator[Any]:
-    """`work(item)` of every item in order, done by threads up to so many items before it is asked for."""
-    with ThreadPoolExecutor(workers, thread_name_prefix="paredown-decode") as pool:
-        waiting: deque[Future[Any]] = deque()
-        try:
-            for item in items:
-                waiting.append(pool.submit(work, item))
-                if len(waiting) > ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:  # whoever stops early does not wait for what is still in the queue
-            pool.shutdown(wait=False, cancel_futures=True)
+    yield from work_ahead(work, fetched(files), workers=workers, ahead=AHEAD)
 
 
 def readable_images(
@@ -87,32 +71,20 @@ def readable_images(
     label: str,
 ) -> dict[int, Any]:
     """The prepared images of some ascending rows that can be read, by row; at least one, or it is an error."""
-    prepared = track(prepared_images(source, prepare, rows=rows, workers=workers), label, total=len(rows))
+    picked = ((file, name) for _, file, name in source.pick(rows))
+    prepared = track(prepared_images(picked, prepare, workers=workers), label, total=len(rows))
     images = {}
     for row, image in zip(rows, prepared, strict=True):
         if not isinstance(image, Skipped):
             images[row] = image
         elif on_error == "raise":
-            raise unreadable(source, image)
+            raise unreadable(source.location, image)
     if not images:
-        raise nothing_readable(source)
+        raise nothing_readable(source.location, len(source))
     return images
 
 
-def _files(source: ImageSource, rows: Iterable[int]) -> Iterator[tuple[Path | bytes, str]]:
-    """The undecoded images of some ascending rows, in one pass that starts at the first of them."""
-    files: Iterator[tuple[Path | bytes, str]] | None = None
-    at = 0
-    for row in rows:
-        if files is None:
-            files, at = source.files(row), row
-        yield next(islice(files, row - at, None))
-        at = row + 1
-
-
-def encode_images(
-    images: Iterator[Any], number: int, encoder: Encoder, *, source: ImageSource, on_error: OnError
-) -> Encoded:
+def encode_images(images: Iterator[Any], number: int, encoder: Encoder, *, location: str, on_error: OnError) -> Encoded:
     """Encode the next `number` prepared images in batches; an unreadable one raises, or is left out and listed.
 
     Batches are cut by rows, readable or not, so that a run that starts again in the middle cuts the same ones.
@@ -127,7 +99,7 @@ def encode_images(
                 readable[row] = True
                 batch.append(image)
             elif on_error == "raise":
-                raise unreadable(source, image)
+                raise unreadable(location, image)
             else:
                 skipped.append(image)
         if batch:
@@ -141,14 +113,14 @@ def encode_images(
     return Encoded(np.concatenate(vectors), readable, skipped)
 
 
-def unreadable(source: ImageSource, image: Skipped) -> PareError:
-    """The error for an image that cannot be read."""
+def unreadable(location: str, image: Skipped) -> PareError:
+    """The error for an image of a source that cannot be read."""
     return PareError(
-        f"{source.location}: image {image.what} {image.why}; fix or remove it, or leave it out with "
+        f"{location}: image {image.what} {image.why}; fix or remove it, or leave it out with "
         f"{argument('on_error', 'skip')}."
     )
 
 
-def nothing_readable(source: ImageSource) -> PareError:
+def nothing_readable(location: str, number: int) -> PareError:
     """The error for a source without a single image that can be read."""
-    return PareError(f"{source.location}: none of its {len(source)} images could be read.")
+    return PareError(f"{location}: none of its {number} images could be read.")

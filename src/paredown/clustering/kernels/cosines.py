@@ -9,6 +9,7 @@ certainly have a smaller one, and `settle` compares the rest.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,18 @@ def lengths(rows: Rows) -> NDArray[np.float64]:
 def round_down(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """The float32 numbers just below."""
     return np.nextafter(values.astype(np.float32), np.float32(-np.inf))
+
+
+def lowest(products: NDArray[Any]) -> float:
+    """What no product is below."""
+    return -np.inf if products.dtype == np.float32 else np.iinfo(products.dtype).min
+
+
+def as_threshold(threshold: NDArray[np.float64], like: NDArray[Any]) -> NDArray[Any]:
+    """A threshold rounded down to the type of the products."""
+    if like.dtype == np.float32:
+        return round_down(threshold)
+    return np.maximum(np.floor(threshold), np.iinfo(like.dtype).min).astype(like.dtype)
 
 
 def row_cosines(rows: Rows, centroids: Rows, index: Indices) -> NDArray[np.float32]:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from paredown.clustering.kernels.cosines import (
     Indices,
     Rows,
+    as_threshold,
     lengths,
+    lowest,
     product_error,
-    round_down,
     row_cosines,
     rows_at_once,
     settle,
@@ -28,6 +29,14 @@ class Doubts(NamedTuple):
     leader: Indices
     row: Indices
     rival: Indices
+
+
+class Look(NamedTuple):
+    """Rows as a kernel multiplies them: a product is at least `(cosine - slack) * unit`."""
+
+    low: Any
+    slack: NDArray[np.float64]
+    unit: NDArray[np.float64] | float = 1.0
 
 
 class ProductSearch(ABC):
@@ -89,13 +98,25 @@ class ExactSearch(ProductSearch):
         products = np.matmul(rows, self.centroids.T, out=None if space is None else space[: len(rows)])
         return products, self._error * lengths(rows)
 
+    def look(self, rows: Rows) -> Look:
+        """Rows to be multiplied with some of the centroids at a time."""
+        return Look(rows, self._error * lengths(rows))
+
+    def look_at(self, part: slice) -> Look:
+        """Centroids themselves, to be multiplied with others: in one unit for all."""
+        return self.look(self.centroids[part])
+
+    def multiply(self, low: Rows, part: slice, space: Rows) -> Rows:
+        """Upper bounds of the cosines to some of the centroids, in `space`."""
+        return np.matmul(low, self.centroids[part].T, out=space)
+
 
 def find_doubts(products: NDArray[Any], error: NDArray[np.float64]) -> Doubts:
     """Who leads by products that are overwritten, and the rivals no more than twice the error of the row behind."""
     every = np.arange(len(products))
     leader = products.argmax(axis=1)
-    threshold = _threshold(products[every, leader], 2 * error)
-    products[every, leader] = -np.inf if products.dtype == np.float32 else np.iinfo(products.dtype).min
+    threshold = as_threshold(products[every, leader].astype(np.float64) - 2 * error, products)
+    products[every, leader] = lowest(products)
     second = products[every, products.argmax(axis=1)]  # finding it is quicker than comparing all with the threshold
     doubtful = np.flatnonzero(second >= threshold)
     row, rival = np.nonzero(products[doubtful] >= threshold[doubtful, None])
@@ -112,11 +133,3 @@ def remove_doubts(rows: Rows, centroids: Rows, doubts: Doubts) -> Indices:
         settle(some, centroids, leader, cosine, np.searchsorted(doubtful, row), rival)
         index[doubtful] = leader
     return index
-
-
-def _threshold(lead: NDArray[Any], below: NDArray[np.float64]) -> NDArray[Any]:
-    """`lead - below`, rounded down, in the type of `lead`."""
-    threshold = lead.astype(np.float64) - below
-    if lead.dtype == np.float32:
-        return round_down(threshold)
-    return np.maximum(np.floor(threshold), np.iinfo(lead.dtype).min).astype(lead.dtype)

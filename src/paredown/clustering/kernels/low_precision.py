@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.clustering.kernels.cosines import LEAST, Rows, lengths, product_error
-from paredown.clustering.kernels.exact import Doubts, ProductSearch
+from paredown.clustering.kernels.exact import Doubts, Look, ProductSearch
 from paredown.errors import PareError
 
 _INT8, _INT32 = 127, 2**31 - 1
 _FEWEST_ROWS, _FEWEST_DIMS = 17, 16  # that torch's integer product takes, and takes without mistakes
+_PRECISE_ROWS = 4_096  # of the centroids in double precision at once
 _BFLOAT16 = 2.0**-8  # relative rounding of a bfloat16 number, at most
 _TENSOR_FLOAT = 2.0**-10  # relative rounding of the numbers that tensor cores multiply, at most
 
@@ -41,9 +42,14 @@ class Int8Search(ProductSearch):
         dim = centroids.shape[1]
         self._levels = min(_INT8, int((_INT32 / max(dim, _FEWEST_DIMS)) ** 0.5))  # so that no sum overflows
         self._scale = self._levels / max(float(np.abs(self.centroids).max()), LEAST)
-        low = np.rint(self.centroids.astype(np.float64) * self._scale)
-        self._lost = float(np.linalg.norm(self.centroids - low / self._scale, axis=1).max())
-        self._low = self._torch.from_numpy(_padded(low, rows=0)).t()
+        whole = np.zeros((len(self.centroids), max(dim, _FEWEST_DIMS)), np.int8)
+        self._lost = 0.0
+        for first in range(0, len(self.centroids), _PRECISE_ROWS):
+            exact = self.centroids[first : first + _PRECISE_ROWS].astype(np.float64)
+            low = np.rint(exact * self._scale)
+            self._lost = max(self._lost, float(np.linalg.norm(exact - low / self._scale, axis=1).max()))
+            whole[first : first + _PRECISE_ROWS, :dim] = low
+        self._low = self._torch.from_numpy(whole).t()
         # Processors without instructions for it add pairs of products in 16 bits, and clip them.
         extreme = self._torch.full((_FEWEST_ROWS, self._low.shape[0]), self._levels, dtype=self._torch.int8)
         sums = self._torch._int_mm(extreme, extreme.t())
@@ -51,6 +57,13 @@ class Int8Search(ProductSearch):
             raise PareError("this processor cannot add products of eight-bit integers exactly; use another kernel.")
 
     def products(self, rows: Rows, space: Rows | None = None) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        low, error, unit = self.look(rows)
+        with self._torch.inference_mode():
+            products = self._torch._int_mm(low, self._low).numpy()
+        return products[: len(rows)], error * unit
+
+    def look(self, rows: Rows) -> Look:
+        """Rows to be multiplied with some of the centroids at a time."""
         largest = np.maximum(np.abs(rows).max(axis=1), np.float32(LEAST))
         scale = (self._levels / largest).astype(np.float32)
         low = rows * scale[:, None]
@@ -58,10 +71,25 @@ class Int8Search(ProductSearch):
         length = lengths(rows)
         lost = 0.5001 * rows.shape[1] ** 0.5 / scale  # at most half a level in every number; measuring it takes longer
         error = (length + lost) * self._lost + (lost + product_error(rows.shape[1]) * length) * self.longest
+        padded = self._torch.from_numpy(_padded(low, rows=_FEWEST_ROWS))
+        return Look(padded, error * (1 + 1e-6), scale.astype(np.float64) * self._scale)
+
+    def look_at(self, part: slice) -> Look:
+        """Centroids themselves, to be multiplied with others: in one unit for all."""
+        low = self._low.t()[part]
+        count, dim = low.shape
+        if count < _FEWEST_ROWS:
+            low = self._torch.cat([low, low.new_zeros(_FEWEST_ROWS - count, dim)])
+        lost, rounding = self._lost, product_error(self.centroids.shape[1])
+        error = (self.longest + lost) * lost + (lost + rounding * self.longest) * self.longest
+        return Look(low, np.full(count, error * (1 + 1e-6)), self._scale**2)
+
+    def multiply(self, low: Any, part: slice, space: Rows) -> NDArray[np.int32]:
+        """Products with some of the centroids, in `space`."""
+        products = space.view(np.int32)
         with self._torch.inference_mode():
-            padded = self._torch.from_numpy(_padded(low, rows=_FEWEST_ROWS))
-            products = self._torch._int_mm(padded, self._low).numpy()
-        return products[: len(rows)], error * scale * self._scale * (1 + 1e-6)
+            self._torch._int_mm(low, self._low[:, part], out=self._torch.from_numpy(products))
+        return products
 
 
 def _padded(low: NDArray[Any], rows: int) -> NDArray[np.int8]:

@@ -27,7 +27,7 @@ from paredown.clustering.kernels.cosines import (
     rows_at_once,
     settle,
 )
-from paredown.clustering.kernels.exact import SETTLING, Doubts, ExactSearch
+from paredown.clustering.kernels.exact import SETTLING, Doubts, ExactSearch, Look
 from paredown.threads import one_blas_thread
 
 WIDTHS = (48, 64, 96, 128, 192)
@@ -59,12 +59,26 @@ class Screen:
             self._low[-1, first : first + _PRECISE_ROWS] = np.sqrt(np.maximum(squares, 0)) * (1 + 1e-6)
         # What rounding adds for a row of unit length: in the cosine, in B^T x, in B^T c, in the product of the two.
         rounding = product_error(dim) + self._shift + product_error(1) + 2 * product_error(width + 2) + self._skew
-        self._slack = 1.01 * rounding * longest
+        self._slack, self._longest = 1.01 * rounding * longest, longest
 
     def bounds(self, rows: Rows) -> tuple[Rows, NDArray[np.float64]]:
         """Upper bounds (n, k) of the cosines, and for every row how far above them rounding may put a cosine."""
+        low, slack, _ = self.look(rows)
+        return low @ self._low, slack
+
+    def look(self, rows: Rows) -> Look:
+        """Rows to be multiplied with some of the vectors at a time."""
         length = lengths(rows)
-        return self._project(rows, length) @ self._low, self._slack * length + LEAST
+        return Look(self._project(rows, length), self._slack * length + LEAST)
+
+    def look_at(self, part: slice) -> Look:
+        """Vectors themselves, to be multiplied with others: in one unit for all, and rounded no worse than rows."""
+        low = self._low[:, part].T
+        return Look(low, np.full(len(low), self._slack * self._longest + LEAST))
+
+    def multiply(self, low: Rows, part: slice, space: Rows) -> Rows:
+        """Upper bounds of the cosines to some of the vectors, in `space`."""
+        return np.matmul(low, self._low[:, part], out=space)
 
     def _project(self, rows: Rows, length: NDArray[np.float64]) -> Rows:
         """The coordinates of rows in the subspace, and the length of what is outside, rounded up."""

@@ -90,7 +90,7 @@ def test_exact_scores_with_a_screened_model(digits, tmp_path, monkeypatch) -> No
     from paredown.clustering import kernels
 
     rows = np.random.default_rng(0).standard_normal((2000, 200)) * (1 + np.arange(200)) ** -1.0
-    monkeypatch.setattr(kernels, "_torch_kernels", lambda multiplications: ())
+    monkeypatch.setattr(kernels, "torch_kernels", lambda multiplications: ())
     monkeypatch.setattr(kernels, "_WORTHWHILE", 0)
     file = tmp_path / "m.npz"
     screened = pdn.score(rows, k=150, sensitivity=False, save_model=file)
@@ -258,7 +258,7 @@ def test_models_on_the_command_line(paredown, digits, tmp_path) -> None:
         (["--option", "sensitivity=maybe"], "is true or false, got 'maybe'"),
         (["--option", "k=3"], "k has an option of its own: --k 3"),
         (["--option", "passes=1", "--option", "passes=2"], "--option passes was given twice"),
-        (["--option", "method=half"], "unknown method of k-means 'half'; available: full, hierarchical"),
+        (["--option", "method=half"], "unknown method of k-means 'half'; available: auto, full, hierarchical"),
         (["--model", "emb.npy"], "emb.npy: not a readable model of paredown"),
     ],
 )

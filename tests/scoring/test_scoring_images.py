@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import paredown as pdn
-from paredown.embeddings import embedding
+from paredown.embeddings import embedding, shard_jobs
 from paredown.errors import PareError
 from paredown.scoring import scoring
 
@@ -80,7 +80,7 @@ def test_kept_embeddings_are_not_made_again(paredown, tmp_path, image_folder, mo
     score = ["score", image_folder, "--encoder", "pixels", "--embeddings", "kept", "--k", "4", "-o"]
     assert paredown(*score, "a.parquet").returncode == 0
     with monkeypatch.context() as patch:
-        patch.setattr(embedding, "encode_images", None)  # nothing is left to encode
+        patch.setattr(shard_jobs, "encode_images", None)  # nothing is left to encode
         assert paredown(*score, "b.parquet").returncode == 0
         command = ["prune", image_folder, "--encoder", "pixels", "--embeddings", "kept", "--k", "4", "-o", "pruned"]
         assert paredown(*command).returncode == 0
@@ -137,18 +137,18 @@ def test_a_full_disk_at_the_end_does_not_cost_the_embeddings(
     store = tmp_path / f".{out}.parts" / "0" / "embeddings"
     assert len(list(store.glob("*.npy"))) == 9
     monkeypatch.setattr(pq.ParquetWriter, "write_table", real)
-    monkeypatch.setattr(embedding, "encode_images", None)  # nothing is left to encode
+    monkeypatch.setattr(shard_jobs, "encode_images", None)  # nothing is left to encode
     assert paredown(*command).returncode == 0
     assert not (tmp_path / f".{out}.parts").exists()
 
 
 CHILD = """
 import sys, time
-from paredown.embeddings import embedding
+from paredown.embeddings import embedding, shard_jobs
 from paredown.scoring import scoring
 embedding.SHARD_SIZE = scoring.SHARD_SIZE = 4
-real = embedding.write_shard
-embedding.write_shard = lambda *arguments: (time.sleep(0.03), real(*arguments))  # long enough to be killed in
+real = shard_jobs.write_shard
+shard_jobs.write_shard = lambda *arguments: (time.sleep(0.03), real(*arguments))  # long enough to be killed in
 sys.argv = ["paredown", *sys.argv[1:], "--encoder", "pixels", "--json"]
 from paredown.cli import main
 main()
@@ -174,8 +174,8 @@ def test_killed_while_embedding_it_finishes_with_the_same_bytes(
     done = {shard.name for shard in store.glob("*.npy")}
     assert 5 <= len(done) < 15
     written = []
-    real = embedding.write_shard
-    monkeypatch.setattr(embedding, "write_shard", lambda *a: (written.append(f"{a[1]:05d}.npy"), real(*a)))
+    real = shard_jobs.write_shard
+    monkeypatch.setattr(shard_jobs, "write_shard", lambda *a: (written.append(f"{a[1]:05d}.npy"), real(*a)))
     assert paredown(verb, image_folder, "-o", tmp_path / out, "--encoder", "pixels").returncode == 0
     assert sorted({*written, *done}) == [f"{number:05d}.npy" for number in range(15)]
     assert len(written) == 15 - len(done)  # no finished shard was made again

@@ -51,10 +51,12 @@ class TrainingCost:
         return sum(training.models for training in self.trainings)
 
     def __str__(self) -> str:
+        memory = f"; about {format_size(self.memory)} of memory" if self.memory else ""
+        if not self.trainings:
+            return f"no networks to train{memory}"
         lengths = sorted({training.epochs for training in self.trainings})
         networks = "1 network" if self.models == 1 else f"{self.models} networks"
         epochs = "1 epoch" if lengths == [1] else f"{' or '.join(map(str, lengths))} epochs"
-        memory = f"; about {format_size(self.memory)} of memory" if self.memory else ""
         return f"{networks} x {epochs}{memory}, about {format_duration(self.seconds)}"
 
 
@@ -91,7 +93,7 @@ def estimate_training(metrics: Sequence[str], source: Source, **options: Any) ->
             if key not in known:
                 known[key] = _seconds_per_row(training.recipe, training.models, dim, classes)
             seconds += known[key] * training.models * training.epochs * training.examples
-    held = max(len(source) * _row_bytes(training.recipe, dim) for training in plan)
+    held = max((len(source) * _row_bytes(training.recipe, dim) for training in plan), default=4 * dim * len(source))
     return TrainingCost(plan, seconds, peak_memory() + held)
 
 
@@ -167,7 +169,7 @@ def _estimate(source: Source, metric: str, encoder: Encoder | None, options: dic
     work = entry.work(source, **entry.own_options(options))
     block = next(source.batches())
     seconds = work.passes * _seconds(lambda: next(source.batches())) * n / len(block.ids)
-    seconds += sum(rows * _seconds_of_comparing(block.vectors, others) for rows, others in work.products)
+    seconds += sum(rows * seconds_of_comparing(block.vectors, others) for rows, others in work.products)
     if work.piece is not None:
         seconds += _seconds_of_all(work.piece, block.vectors)
     memory = 4 * source.dim * 3 * len(block.ids) + 64 * n + work.memory
@@ -179,7 +181,7 @@ def _seconds_of_all(piece: Callable[[NDArray[np.float32]], float], rows: NDArray
     return _least_seconds(lambda: piece(rows)) / piece(rows)
 
 
-def _seconds_of_comparing(vectors: NDArray[np.float32], others: int) -> float:
+def seconds_of_comparing(vectors: NDArray[np.float32], others: int) -> float:
     """Of one row with so many others."""
     rows, most = vectors[: _PIECE[0]], min(others, _PIECE[1])
     # Not rows of the data: with a row among them, or one of them twice, there are ties to settle, which takes longer.

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.columns import as_written, id_column, label_column
 from paredown.errors import PareError, argument, located
 from paredown.ids import check_ids, find_ids, id_array, name_rows
+from paredown.places import as_place
 from paredown.reading import check_memory, check_regular, damaged, read_array, read_arrays, read_parquet, reading
 from paredown.scores import Labels, Scores
 from paredown.sources import Source
@@ -69,7 +70,7 @@ def import_scores(
             the file are bare names; an array has no ids and must be in the source's order. Labels come from it too.
         ids, labels: one per score, in place of those in the file.
     """
-    file = Path(path)
+    file = as_place(path)
     if higher_is not in ("harder", "easier"):
         raise PareError(f"{argument('higher_is')} must be 'harder' or 'easier', got {higher_is!r}.")
     check_regular(file)

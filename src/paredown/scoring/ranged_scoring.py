@@ -7,12 +7,11 @@ the settings. So a run that was stopped, by whatever, is finished by the same ca
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,61 +19,60 @@ import pyarrow.parquet as pq
 from paredown.checkpoint import Checkpoint, keep_settings
 from paredown.clustering.ranged_rows import RangedEmbeddings, open_range
 from paredown.engines import Engine, open_engine
+from paredown.engines.shares import Share
 from paredown.errors import PareError, argument
-from paredown.files import check_apart, claim_folder, clear_temporaries, is_own, locked, remove_folder, write_whole
+from paredown.files import (
+    MARK,
+    TEMPORARY,
+    check_apart,
+    claim_folder,
+    clear_temporaries,
+    is_damaged,
+    is_own,
+    locked,
+    locked_together,
+    remove_folder,
+    write_whole,
+)
 from paredown.metrics import DEFAULT_METRIC
-from paredown.metrics.registry import METRICS, check_options
+from paredown.metrics.registry import METRICS, check_options, check_ranged
+from paredown.places import (
+    StorageError,
+    absolute,
+    arrow_input,
+    as_place,
+    is_remote,
+    is_storage_error,
+    nothing_at,
+    storage_error,
+)
 from paredown.progress import Track, silent
-from paredown.records import digest, json_values, write_record
-from paredown.score_files import COMPLETE, PARQUET_OPTIONS, SCORES_FOLDER, is_complete, provenance_in, scores_table
+from paredown.records import digest, json_values, read_record, write_record
+from paredown.score_files import (
+    COMPLETE,
+    PARQUET_OPTIONS,
+    SCORES_FOLDER,
+    SCORES_SETTINGS,
+    beside_tables,
+    is_complete,
+    provenance_in,
+    scores_table,
+)
 from paredown.score_table import ScoreTable, open_table
 from paredown.scores import Scores
 from paredown.scoring.saved_models import FittedModel, can_be_saved, read_model, write_model
 from paredown.scoring.scoring_job import recorded_options
+from paredown.sources.base import FINGERPRINT
 from paredown.sources.row_ranges import RangedSource, RowRange
+from paredown.text import few
 from paredown.units import with_bytes
 from paredown.version import __version__
 
-_MODEL = "model.npz"
-_FITTING = "fitting"  # folder of the passes of k-means that are done
+_MODEL = "_model.npz"
+_TABLE = re.compile(r"[0-9]{6,}\.parquet")
+_FITTING = "_fitting"  # folder of the passes of k-means that are done
+_RECORDS = (SCORES_SETTINGS, SCORES_SETTINGS.removeprefix("_"))  # by which a folder is known whose mark is damaged
 _JOB_MEMORY = 2**29  # of a range of rows that is scored, with its kernel
-
-
-class Shard(NamedTuple):
-    """Some of the `shares` of the ranges, which are numbered from 1 on."""
-
-    numbers: range
-    shares: int
-
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """`i/n`, or `/n` in a job array of Slurm, whose tasks do the n shares in turn."""
-        number, _, count = text.partition("/")
-        if not re.fullmatch(r"[0-9]*/[0-9]+", text):
-            raise PareError(f"{argument('shard')} is I/N, such as 3/64, or /N in a Slurm job array; got {text!r}.")
-        n = int(count)
-        if not number:
-            task, tasks = _slurm_task()
-            return cls(range(task, n + 1, tasks), n)
-        if not 1 <= int(number) <= n:
-            raise PareError(f"{argument('shard')} goes from 1/{n} to {n}/{n}, got {text!r}.")
-        return cls(range(int(number), int(number) + 1), n)
-
-    def of(self, ranges: list[RowRange]) -> list[RowRange]:
-        """The ranges in these shares: of each, every `shares`-th."""
-        return sorted(rows for number in self.numbers for rows in ranges[number - 1 :: self.shares])
-
-
-def _slurm_task() -> tuple[int, int]:
-    """Which task of its array this is, from 1 on, wherever the array begins, and how many there are."""
-    found = [os.environ.get(f"SLURM_ARRAY_TASK_{name}", "") for name in ("ID", "MIN", "COUNT")]
-    if not all(value.isdigit() for value in found):
-        raise PareError(
-            f"{argument('shard')} without a number is for Slurm job arrays, and SLURM_ARRAY_TASK_ID, _MIN and _COUNT "
-            "are not set here."
-        )
-    task, first, tasks = map(int, found)
-    return task - first + 1, tasks
 
 
 def score_ranges(
@@ -91,6 +89,7 @@ def score_ranges(
     overwrite: bool = False,
     trust_source: bool = False,
     track: Track = silent,
+    tell: Callable[[int], object] = lambda _: None,
     **options: Any,
 ) -> ScoreTable | None:
     """Score embeddings by ranges of rows into a folder of tables, the same scores as `score` gives.
@@ -106,35 +105,44 @@ def score_ranges(
         overwrite: replace an existing folder of scores.
         trust_source: go on although the files of the source were modified since.
         track: reports progress.
+        tell: called with the number of ranges that are scored now, as they were not there.
         **options: the metric's own.
 
     Returns:
         The table, opened; None after a share, unless it was the last.
     """
-    out, options = Path(os.path.abspath(out)), with_bytes(options)  # workers may run in another folder
-    given = read_model(model) if isinstance(model, str | Path) else model
+    out, options = absolute(out), with_bytes(options)  # workers may run in another folder
+    given = model if isinstance(model, FittedModel | None) else read_model(model)
     name = metric or (given.metric if given is not None else DEFAULT_METRIC)
     _check(name, given, options)
-    share = None if shard is None else Shard.parse(shard)
+    share = None if shard is None else Share.parse(shard, overwrite=overwrite)
     opened = RangedSource(source)
     check_apart(out, [opened.location, *opened.disk_files()])
-    if overwrite and is_own(out) and share is None:
-        remove_folder(out)
+    state = opened.state()
     settings = {
         "paredown": __version__,
         "metric": name,
         "options": recorded_options(options),
         "seed": seed,
-        "source": opened.provenance(),
+        "source": opened.provenance(fingerprint=_known_fingerprint(out, opened, state)),
         **({} if given is None else {"model": given.summary()}),
     }
-    # Shares are written side by side; only whole runs exclude each other.
-    with nullcontext() if share is not None else locked(out):
-        claim_folder(out, SCORES_FOLDER)
+    # Shares are written side by side; a whole run excludes them, and other whole runs.
+    with ExitStack() as running_until_the_end, locked(out) if share is None else locked_together(out):
+        replaced = overwrite and _is_begun(out)
+        if replaced or not is_own(out):
+            # A cluster that does not answer, or does not see the data, costs no earlier scores, and leaves no folder.
+            engine = running_until_the_end.enter_context(open_engine(engine, address=address, workers=workers))
+            engine.check_places([opened.location], None)
+        if replaced:
+            _clear(out)
+        claim_folder(out, SCORES_FOLDER, earlier=_RECORDS)
         if share is None:
             clear_temporaries(out)
-        keep_settings(out, {**settings, "source_state": opened.state()}, kind=SCORES_FOLDER, trusted=trust_source)
+        kept_in = beside_tables(out, SCORES_SETTINGS).name
+        keep_settings(out, {**settings, "source_state": state}, kind=SCORES_FOLDER, trusted=trust_source, name=kept_in)
         if is_complete(out):
+            tell(0)
             return open_table(out)
         ranges = opened.ranges(large=True)
         mine = ranges if share is None else share.of(ranges)
@@ -145,9 +153,26 @@ def score_ranges(
                 embeddings = RangedEmbeddings(opened, running)
                 fitted = _fit(embeddings, out, name, given, options, settings, track)
                 _score(embeddings, fitted, missing, out, settings, track)
+        tell(len(missing))
         if share is not None and any(not _is_done(out, rows, digest(settings)) for rows in ranges):
             return None
         return finish(out, ranges, digest(settings))
+
+
+def _known_fingerprint(out: Path, source: RangedSource, state: dict[str, str]) -> str | None:
+    """The fingerprint that an earlier run or share noted of the same objects in a store, which says when they changed.
+
+    Reading parts of them takes a while there, and every share would do it. What is on a disk is always looked at, where
+    times can be set to anything.
+    """
+    if not is_remote(as_place(source.location)):
+        return None
+    record = read_record(beside_tables(out, SCORES_SETTINGS)) or {}
+    noted = record.get("source")
+    if not isinstance(noted, dict) or noted.get("location") != source.location or record.get("source_state") != state:
+        return None
+    found = str(noted.get("fingerprint"))
+    return found if found.startswith(FINGERPRINT) else None
 
 
 def merge(out: str | Path) -> ScoreTable:
@@ -155,44 +180,74 @@ def merge(out: str | Path) -> ScoreTable:
 
     `out` is the folder that the shares were written to.
     """
-    from paredown.records import read_record
+    out = as_place(out)
+    if not out.exists():
+        raise nothing_at(out, "folder; name the one that the shares were written to")
+    with locked(out):
+        return _merge(out)
 
-    out = Path(out)
-    record = read_record(out / "settings.json") or {}
+
+def _merge(out: Path) -> ScoreTable:
+    record = read_record(beside_tables(out, SCORES_SETTINGS)) or {}
     if "source" not in record:
-        raise PareError(f"{out}: no scores were begun there by `paredown score --shard`.")
+        raise PareError(f"{out}: nothing was begun there by `paredown score --shard` or `paredown embed --shard`.")
     record.pop("source_state", None)
     ranges = RangedSource(record["source"]["location"]).ranges(large=True)
     done = digest(record)
     missing = [rows for rows in ranges if not _is_done(out, rows, done)]
     if missing:
-        some = ", ".join(rows.name for rows in missing[:3])
+        some = ", ".join(rows.name for rows in missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise PareError(
-            f"{out}: {len(missing):,} of {len(ranges):,} ranges are missing, such as {some}; run the shares again that "
-            "did not end."
+            f"{out}: {len(missing):,} of {len(ranges):,} ranges are missing ({some}); rerun the shares that did not "
+            "finish."
         )
+    clear_temporaries(out)  # of killed shares: none is at work
     return finish(out, ranges, done)
+
+
+def _is_begun(out: Path) -> bool:
+    """Whether a folder is one of scores, by its mark or, if that is damaged, by the record of its settings."""
+    return is_own(out) or any(read_record(out / name) is not None for name in _RECORDS)
 
 
 def finish(out: Path, ranges: list[RowRange], request: str) -> ScoreTable:
     """Note that all ranges are there."""
     rows = sum(piece.rows for each in ranges for piece in each.pieces)
-    remove_folder(out / _FITTING)
-    write_record(out / COMPLETE, {"paredown": __version__, "request": request, "tables": len(ranges), "rows": rows})
+    remove_folder(beside_tables(out, _FITTING))
+    noted = {"paredown": __version__, "request": request, "tables": len(ranges), "rows": rows}
+    write_record(beside_tables(out, COMPLETE), noted)
     return open_table(out)
 
 
 def _check(metric: str, model: FittedModel | None, options: dict[str, Any]) -> None:
     check_options([metric], options)
-    if not METRICS[metric].ranged:
-        able = ", ".join(name for name, entry in METRICS.items() if entry.ranged)
-        raise PareError(f"metric {metric!r} needs all examples on one machine; by ranges of rows: {able}.")
+    check_ranged(metric)
     if model is not None and model.metric != metric:
         raise PareError(
             f"the model is of metric {model.metric!r}, but {metric!r} was given; leave out {argument('metric')}."
         )
     if model is not None:
         model.check_options(options)
+
+
+def _clear(out: Path) -> None:
+    """Remove earlier scores from their folder, or raise if anything else is in it."""
+    claim_folder(out, SCORES_FOLDER, earlier=_RECORDS)
+    others = (SCORES_SETTINGS, COMPLETE, _MODEL, _FITTING)
+    own = {MARK, *others, *(name.removeprefix("_") for name in others)}
+    items = [item for item in out.iterdir() if not TEMPORARY.fullmatch(item.name)]
+    foreign = sorted(item.name for item in items if item.name not in own and not _is_own_table(item))
+    if foreign:
+        raise PareError(
+            f"{out} also holds {few(foreign)}, which paredown did not write and which would be lost; move them away, "
+            "or choose another output."
+        )
+    remove_folder(out)
+
+
+def _is_own_table(item: Path) -> bool:
+    """Whether a file is a table that paredown wrote, or the damaged rest of one."""
+    return _TABLE.fullmatch(item.name) is not None and (is_own(item) or is_damaged(item))
 
 
 def _table(out: Path, rows: RowRange) -> Path:
@@ -206,9 +261,13 @@ def _is_done(out: Path, rows: RowRange, request: str) -> bool:
         return (
             file.exists()
             and provenance_in(file).get("request") == request
-            and pq.read_metadata(file).num_rows == sum(piece.rows for piece in rows.pieces)
+            and pq.read_metadata(arrow_input(file)).num_rows == sum(piece.rows for piece in rows.pieces)
         )
-    except (PareError, OSError, ValueError):
+    except StorageError:
+        raise
+    except (PareError, OSError, ValueError) as error:
+        if is_storage_error(error):
+            raise storage_error(file, error) from error
         return False
 
 
@@ -228,21 +287,22 @@ def _fit(
     if given is not None:
         given.check_dim(embeddings.dim, embeddings.location)
         return given.with_options(options)
-    entry, kept = METRICS[metric], out / _MODEL
+    entry, kept = METRICS[metric], beside_tables(out, _MODEL)
     if entry.load is not None and kept.exists():
         try:
             found = read_model(kept)
             if found.provenance == json_values(settings):
                 return found
+        except StorageError:
+            raise
         except PareError:
             pass  # damaged: it is fitted again
     if "labels" in entry.needs and embeddings.labels is None:
-        raise PareError(
-            f"metric {metric!r} needs labels, but {embeddings.location} has none; put labels.npy into the folder."
-        )
+        where = embeddings.location
+        raise PareError(f"metric {metric!r} needs labels, but {where} has none; {_where_labels_go(where)}.")
     more: dict[str, Any] = {}
     if "checkpoint" in entry.fit.__code__.co_varnames:  # type: ignore[attr-defined]
-        more["checkpoint"] = Checkpoint(out / _FITTING, settings)
+        more["checkpoint"] = Checkpoint(beside_tables(out, _FITTING), settings)
     model = entry.fit(embeddings, seed=settings["seed"], track=track, **options, **more)
     classes = embeddings.labels.classes if "labels" in entry.needs and embeddings.labels is not None else None
     fitted = FittedModel(metric, model, embeddings.dim, classes, json_values(settings))
@@ -251,6 +311,14 @@ def _fit(
         with write_whole(kept, output=out) as part:
             write_model(fitted, part)
     return fitted
+
+
+def _where_labels_go(location: str) -> str:
+    """What to do for labels."""
+    if as_place(location).is_dir():
+        return "put them into the folder as labels.npy, one per row"
+    name = as_place(location).name
+    return f"put {name} into a folder of its own, with labels.npy beside it, one per row, and give that folder"
 
 
 # --- scoring -------------------------------------------------------------------------------------------------------
@@ -312,7 +380,7 @@ def score_range(common: dict[str, Any], rows: RowRange) -> int:
         np.concatenate(clusters) if clusters else None,
         common["record"],
     )
-    out = Path(common["out"])
+    out = as_place(common["out"])
     with write_whole(_table(out, rows), output=out) as part:
         pq.write_table(scores_table(scores), part, **PARQUET_OPTIONS)
     return len(scores)

@@ -22,6 +22,7 @@ from paredown.display import Introduced
 from paredown.errors import PareError, argument, check_known
 from paredown.files import new_output
 from paredown.metrics import METRICS, Model
+from paredown.places import as_place
 from paredown.reading import damaged, read_arrays
 from paredown.scores import Labels
 
@@ -92,9 +93,11 @@ class FittedModel(Introduced):
         METRICS[self.metric].check_options(self.metric, given)
         report = self.model.report()
         found = {"k": report["k"]} if "k" in report else {"k": report["clusters"]} if "clusters" in report else {}
+        found |= {"method": report["method"]} if "method" in report else {}
+        found |= {"probes": report["agreement"]["probes"]} if "agreement" in report else {}
         fitted = METRICS[self.metric].options | self.provenance.get("options", {}) | found
         for name, value in given.items():
-            if name not in _FREE and value != fitted[name]:
+            if name not in _FREE and value not in ("auto", fitted[name]):  # whatever was chosen
                 raise PareError(
                     f"the model was fitted with {name} = {fitted[name]}, and {name} = {value} was given; leave {name} "
                     f"out, or fit again without the model."
@@ -145,7 +148,7 @@ def write_model(model: FittedModel, path: str | Path, *, overwrite: bool = False
         "report": model.model.report(),
         "provenance": model.provenance,
     }
-    with new_output(Path(path), overwrite=overwrite) as part, part.open("wb") as stream:
+    with new_output(as_place(path), overwrite=overwrite) as part, part.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **{_RECORD: np.array(json.dumps(record))}, **model.arrays)
 
 

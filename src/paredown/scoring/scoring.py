@@ -17,7 +17,8 @@ from paredown.errors import PareError, argument
 from paredown.files import check_all_apart, check_apart, check_output, is_own, locked
 from paredown.ids import hash_ids
 from paredown.metrics import DEFAULT_METRIC
-from paredown.metrics.registry import METRICS, check_options, sharing_a_fit, uses_embeddings
+from paredown.metrics.registry import METRICS, check_arguments, check_options, sharing_a_fit, uses_embeddings
+from paredown.places import as_place, is_path
 from paredown.progress import Track, silent
 from paredown.records import changes, digest
 from paredown.scores import Labels, Scores
@@ -74,9 +75,9 @@ def score(
         **options: the metric's own, such as `k`; see `METRICS[metric].options`.
     """
     options = with_bytes(options)
-    model_files = [file for file in (model, start) if isinstance(file, str | Path)]
-    check_all_apart([Path(place) for place in (save_model, embeddings) if place is not None], model_files)
-    given, begin = (read_model(m) if isinstance(m, str | Path) else m for m in (model, start))
+    model_files = [file for file in (model, start) if is_path(file)]
+    check_all_apart([as_place(place) for place in (save_model, embeddings) if place is not None], model_files)
+    given, begin = (read_model(m) if is_path(m) else m for m in (model, start))
     name = _check_models(metric, given, begin, save_model, options, overwrite=overwrite)
     _check_seed(seed)
     members = open_members(source, labels=labels, ids=ids, on_error=on_error)
@@ -87,23 +88,22 @@ def score(
             f"one folder holds the embeddings of one source, and {len(members)} sources are given; embed each by "
             "itself."
         )
+    _check_sources(members, [name], options, embeddings, fitted=given is not None)
     for opened in members:
-        _check_labels(opened, name, options)
-        _check_kept(opened, [name], options, embeddings)
         if save_model is not None:
-            check_apart(Path(save_model), opened.places(), folder=False)
-            _check_saved_model(Path(save_model), name, options, seed, opened, overwrite=overwrite)
+            check_apart(as_place(save_model), opened.places(), folder=False)
+            _check_saved_model(as_place(save_model), name, options, seed, opened, overwrite=overwrite)
     scored: list[Scores] = []
     embedding = {"encoder": encoder, "seed": seed, "on_error": on_error, "track": track, "trust_source": trust_source}
     with unfinished(checkpoint, keep=keep_checkpoint):
         for opened in members:
-            parts = None if checkpoint is None else Path(checkpoint) / str(len(scored))
+            parts = None if checkpoint is None else as_place(checkpoint) / str(len(scored))
             if "embeddings" in METRICS[name].needs_with(options) and isinstance(opened, ImageSource):
                 opened = _embedded(opened, embeddings, parts, **embedding)
             job = Job((name,), options, seed, track, parts, given, begin, trusted=trust_source)
             ((scores, fitted),) = job.run(opened)
             if save_model is not None:
-                _save_model(fitted, Path(save_model), overwrite=overwrite)
+                _save_model(fitted, as_place(save_model), overwrite=overwrite)
                 scores.provenance["saved_model"] = fitted.fingerprint
             scored.append(scores)
     return scored[0] if len(scored) == 1 else _ensemble(scored)
@@ -134,18 +134,16 @@ def score_all(
     _check_seed(seed)
     own = {metric: METRICS[metric].own_options(options) for metric in metrics}
     plain = opened = _open(source, labels, ids, on_error)
-    for metric in metrics:
-        _check_labels(opened, metric, own[metric])
-    _check_kept(opened, metrics, options, embeddings)
+    _check_sources([opened], metrics, options, embeddings)
     embedding = [metric for metric in metrics if "embeddings" in METRICS[metric].needs_with(own[metric])]
     found: dict[str, Scores] = {}
     with unfinished(checkpoint, keep=keep_checkpoint):
         if isinstance(opened, ImageSource) and embedding:  # once for all that need it
-            parts = None if checkpoint is None else Path(checkpoint) / "embedded"
+            parts = None if checkpoint is None else as_place(checkpoint) / "embedded"
             how = {"encoder": encoder, "seed": seed, "on_error": on_error, "track": track, "trust_source": trust_source}
             opened = _embedded(opened, embeddings, parts, **how)
         for names in sharing_a_fit(metrics):
-            parts = None if checkpoint is None else Path(checkpoint) / "-".join(names)
+            parts = None if checkpoint is None else as_place(checkpoint) / "-".join(names)
             needed = opened if names[0] in embedding else plain
             for scores, _ in Job(tuple(names), own[names[0]], seed, track, parts, trusted=trust_source).run(needed):
                 found[scores.metric] = scores
@@ -168,22 +166,16 @@ def check_scoring(
 
     The arguments are those of `score` and `score_all`, which find the same mistakes, some of them later.
     """
-    begin = read_model(start) if isinstance(start, str | Path) else start
+    begin = read_model(start) if is_path(start) else start
     if len(metrics) == 1:
         _check_models(metrics[0], model, begin, save_model, options, overwrite=overwrite)
     _check_seed(seed)
-    for source in sources:
-        for metric in metrics:
-            _check_labels(source, metric, METRICS[metric].own_options(options))
-        _check_kept(source, metrics, options, embeddings)
-        k = options.get("k")
-        if k is not None and not 1 <= k <= len(source):
-            raise PareError(f"{argument('k')} must be between 1 and the number of examples, {len(source)}; got {k}.")
+    _check_sources(sources, metrics, options, embeddings, fitted=model is not None)
 
 
-# Options of `score` that say where and how the work is done, not what comes out.
-_INCIDENTAL = ("checkpoint", "keep_checkpoint", "embeddings", "save_model", "overwrite", "trust_source", "on_error")
-_INCIDENTAL += ("track",)
+# Options of `score` that say how the work is done, and others that say where results go besides: none decides a score.
+WORK_OPTIONS = ("checkpoint", "keep_checkpoint", "on_error", "overwrite", "track", "trust_source")
+_INCIDENTAL = (*WORK_OPTIONS, "embeddings", "save_model")
 
 
 def request_digest(data: dict[str, Any], *, options: dict[str, Any], **settings: Any) -> str | None:
@@ -241,7 +233,7 @@ def _check_models(
         _ = start.centroids
     if save_model is not None:
         can_be_saved(name)
-        check_output(Path(save_model), overwrite=overwrite or is_own(Path(save_model)))
+        check_output(as_place(save_model), overwrite=overwrite or is_own(as_place(save_model)))
     return name
 
 
@@ -286,6 +278,26 @@ def _open(source: Any, labels: ArrayLike | Labels | None, ids: ArrayLike | None,
     return opened
 
 
+def _check_sources(
+    sources: Sequence[Source],
+    metrics: Sequence[str],
+    options: dict[str, Any],
+    embeddings: str | Path | None,
+    *,
+    fitted: bool = False,
+) -> None:
+    """Raise at opened sources that do not go with the metrics and their options."""
+    for source in sources:
+        for metric in metrics:
+            _check_labels(source, metric, METRICS[metric].own_options(options))
+        _check_kept(source, metrics, options, embeddings)
+        k = options.get("k")
+        if k is not None and not 1 <= k <= len(source):
+            raise PareError(f"{argument('k')} must be between 1 and the number of examples, {len(source)}; got {k}.")
+        if not fitted:
+            check_arguments(metrics, source, options)
+
+
 def _check_labels(source: Source, metric: str, options: dict[str, Any]) -> None:
     needs = METRICS[metric].needs_with(options)
     if "labels" in needs and source.labels is None:
@@ -321,7 +333,7 @@ def _embedded(
     **options: Any,
 ) -> VectorSource:
     """The embeddings of images: in a store to stay, in one among the finished parts if they are many, or in memory."""
-    place = Path(kept) if kept is not None else parts / "embeddings" if parts is not None else None
+    place = as_place(kept) if kept is not None else parts / "embeddings" if parts is not None else None
     if place is not None and (kept is not None or len(images) > SHARD_SIZE):
         return embed_to_score(images, out=place, encoder=encoder, trust_source=trust_source, **options)
     return encode(images, encoder=encoder, **options)

@@ -833,3 +833,9 @@ def test_rows_of_any_length_have_a_direction(size) -> None:
     units = unit_rows(rows, ids=np.arange(2), first=0, where="x")
     np.testing.assert_allclose(units, [[0.5**0.5, 0.5**0.5, 0, 0], [0, 0, -1, 0]], rtol=1e-6)
     assert units.dtype == np.float32
+
+
+def test_scores_take_plain_lists_and_arrays_of_classes() -> None:
+    scores = Scores([3.0, 1.0, 2.0, 4.0], ["a", "b", "c", "d"], labels=np.array(["x", "x", "y", "y"]))
+    assert isinstance(scores.labels, Labels)
+    assert pdn.select(scores, keep_fraction=0.5, balance=1.0).ids.tolist() == ["a", "d"]

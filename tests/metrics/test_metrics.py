@@ -283,6 +283,19 @@ def test_typicality_of_a_new_row_leaves_nothing_out() -> None:
     np.testing.assert_allclose(model.score(new).values, [0], atol=TOLERANCE)
 
 
+def test_typicality_has_the_same_bits_if_rows_are_compared_with_each_other(rng, monkeypatch) -> None:
+    vectors = np.concatenate([VECTORS, VECTORS[:30]])
+    scores = pdn.score(vectors, metric="typicality", seed=3)
+    monkeypatch.setattr("paredown.metrics.typicality._MOST_BYTES", 0)  # one by one
+    np.testing.assert_array_equal(pdn.score(vectors, metric="typicality", seed=3).values, scores.values)
+
+
+def test_typicality_of_another_row_with_the_id_of_one_of_the_reference() -> None:
+    model = METRICS["typicality"].fit(ArraySource(ring(0, 60, 90)), seed=0, neighbours=1)
+    batch = Batch(np.array([2, 1]), ring(90, 10).astype(np.float32), None)
+    np.testing.assert_allclose(model.score(batch).values, 1 - np.cos(np.radians([30, 10])), atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_exactly_one_of_each_group_of_copies_is_far(seed: int) -> None:
     groups = np.repeat(np.arange(5), [4, 1, 3, 2, 1])
@@ -399,7 +412,7 @@ def test_density_of_a_new_row_beyond_all_others_is_the_highest_of_its_cluster() 
             r"metric 'supervised_prototypes' needs labels, but array has none; give them with labels=",
         ),
         ({"labels": [1, 2]}, r"there are 2 labels for 10 examples"),
-        ({"restarts": 0}, r"restarts, iterations and sample_per_centroid must be at least 1"),
+        ({"restarts": 0}, r"restarts must be at least 1, got 0"),
         ({"seed": -1}, r"seed must not be negative"),
         ({"metric": "typicality", "neighbours": 0}, r"neighbours must be at least 1, got 0"),
         ({"metric": "duplicates", "threshold": 3}, r"threshold is a cosine distance between 0 and 2, got 3"),

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from paredown.errors import PareError
-from paredown.metrics import subset_estimates
+from paredown.metrics import prediction_arrays
 from paredown.metrics.disagreement import ensemble_uncertainty, misclassified, sum_predictions
-from paredown.metrics.reliability import models_needed, reliability_facts, spearman_brown, split_half
+from paredown.metrics.reliability import Reliability, Trust, reliability_facts, spearman_brown, split_half
 from paredown.metrics.subset_estimates import balanced_masks
 from paredown.metrics.subset_estimates import estimate_influence as influence
 from paredown.metrics.subset_estimates import estimate_memorization as memorization
@@ -70,7 +70,7 @@ def slow_influence(masks: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, 
 @pytest.mark.parametrize(("models", "block"), [(40, 2048), (40, 7), (9, 7)])
 def test_influence_on_examples_left_out_is_the_slow_one(models: int, block: int, monkeypatch) -> None:
     """In one block and in many, and (9 models) where some pairs are never told apart."""
-    monkeypatch.setattr(subset_estimates, "_BLOCK", block)
+    monkeypatch.setattr(prediction_arrays, "_BLOCK", block)
     distance, labels = line(30)
     masks = balanced_masks(models, 30, share=0.7, seed=1)
     correct = nearest_neighbour(masks, distance, labels)
@@ -168,8 +168,26 @@ def test_reliability_formulas() -> None:
     assert spearman_brown(0.5) == pytest.approx(2 / 3)
     assert spearman_brown(-0.2) == 0
     # From 100 models of reliability 0.25, k times as many have 0.7: k = 0.7 * 0.75 / (0.25 * 0.3) = 7.
-    assert models_needed(100, 0.25) == 700
-    assert models_needed(100, 0) is None
+    quarter = Reliability(100, 1 / 7)
+    assert quarter.value == pytest.approx(0.25)
+    assert quarter.models_needed == 700
+    assert quarter.warning("el2n") == (
+        "scores of el2n from 100 models are mostly noise (reliability 0.25, half-to-half correlation 0.14); about 700 "
+        "models would reach 0.7."
+    )
+    assert Reliability(100, 0).models_needed is None
+    assert Reliability.of({"models": 100}) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "trust"),
+    [(0.29, Trust.NOISE), (0.31, Trust.UNRELIABLE), (0.69, Trust.UNRELIABLE), (0.71, Trust.RELIABLE)],
+)
+def test_trust_in_scores_has_one_set_of_thresholds(value: float, trust: Trust) -> None:
+    found = Reliability(10, value / (2 - value))
+    assert found.value == pytest.approx(value)
+    assert found.trust is trust
+    assert (found.warning("el2n") is None) == (trust is Trust.RELIABLE)
 
 
 def test_reliability_of_true_scores_with_noise(rng) -> None:
@@ -180,14 +198,20 @@ def test_reliability_of_true_scores_with_noise(rng) -> None:
     facts = reliability_facts("memorization", halves, 100)
     assert facts["split_half"] == pytest.approx(0.5, abs=0.03)
     assert facts["reliability"] == pytest.approx(spearmanr(whole, signal).statistic ** 2, abs=0.03)
-    assert facts["warnings"][0].startswith("memorization from 100 models is unsteady: reliability 0.6")
+    found = Reliability.of(facts)
+    assert found is not None
+    assert found.trust is Trust.UNRELIABLE
+    assert facts["warnings"] == [found.warning("memorization")]
 
 
 def test_noise_is_called_noise(rng) -> None:
     halves = tuple(rng.standard_normal(500) for _ in range(2))
     facts = reliability_facts("influence_max", halves, 120)
     assert facts["models"] == 120
-    assert "influence_max from 120 models is noise: reliability 0." in facts["warnings"][0]
+    found = Reliability.of(facts)
+    assert found is not None
+    assert found.trust is Trust.NOISE
+    assert facts["warnings"] == [found.warning("influence_max")]
     same = reliability_facts("memorization", (halves[0], halves[0]), 120)
     assert same["reliability"] == 1
     assert "warnings" not in same

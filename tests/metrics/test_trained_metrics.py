@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import paredown as pdn
+from paredown.embeddings.encoders.pixel_pca import WEAK_ENCODER
 from paredown.errors import PareError
 from paredown.metrics import METRICS, probe_training
-from paredown.metrics import recorded_metrics as watching
 from paredown.metrics import subset_training as subsets
+from paredown.metrics import watched_training as watching
 from paredown.metrics.ddd import diverse_recipes, stratified_folds
 from paredown.metrics.probe_training import load_probes, member_seeds
 from paredown.metrics.subset_estimates import estimate_memorization as memorization
@@ -228,7 +229,7 @@ def test_a_recipe_for_images_trains_on_images(image_folder) -> None:
     ):
         pdn.score(image_folder, metric="grand", recipe=recipe)
     with pytest.raises(
-        PareError, match="pseudo_labels are clusters of embeddings, and recipe 'tiny_cnn' trains on images"
+        PareError, match="takes clusters of embeddings for labels, and recipe 'tiny_cnn' trains on images"
     ):
         pdn.score(image_folder, metric="el2n", recipe=recipe, pseudo_labels=True)
 
@@ -236,7 +237,8 @@ def test_a_recipe_for_images_trains_on_images(image_folder) -> None:
 def test_images_are_embedded_for_a_recipe_of_features(image_folder) -> None:
     scores = pdn.score(image_folder, metric="el2n", recipe=QUICK, encoder="pixels", threads=1)
     assert len(scores) == 60
-    assert any("weak embeddings" in warning or "pixels" in warning for warning in scores.provenance["warnings"])
+    assert WEAK_ENCODER in scores.provenance["warnings"]
+    assert scores.provenance["source"]["encoder_name"] == "pixels"
 
 
 def test_cost_counts_shared_trainings_once(source, monkeypatch) -> None:

@@ -48,6 +48,8 @@ _HOMES = {
 __all__ = ["DEFAULT_METRIC", *_HOMES]
 
 DEFAULT_METRIC = "prototypes"  # needs no labels and trains nothing
+# Options of metrics that are options of the command line; the others are given with --option.
+OWN_FLAGS = ("k", "kernel", "memory", "recipe", "members", "epochs", "pseudo_labels")
 
 
 def __getattr__(name: str) -> Any:

@@ -6,15 +6,18 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.display import Introduced
 from paredown.errors import PareError
 from paredown.option_types import check_value, parse_value
 from paredown.scores import Batch, Scored
 from paredown.training.recipes import Recipe, find_recipe
+
+_Fit = TypeVar("_Fit", bound=Callable[..., Any])
 
 # What `fit` is given beside the options.
 _NOT_OPTIONS = ("source", "metrics", "seed", "track", "start", "checkpoint")
@@ -61,8 +64,8 @@ class Work(NamedTuple):
     piece: Callable[[NDArray[np.float32]], float] | None = None
 
 
-@dataclass(frozen=True)
-class Metric:
+@dataclass(frozen=True, repr=False)
+class Metric(Introduced):
     """One entry of `METRICS`: all that the rest of the software knows about a metric.
 
     `fit(source, *, seed, track, **options) -> Model` learns what the scores need from the whole source. A metric whose
@@ -70,7 +73,11 @@ class Metric:
     and the `report()` of a fitted one. Metrics that are read off the same training have the same `together(source, *,
     metrics, seed, track, **options) -> {name: Model}`, which trains once for all that are asked for.
 
-    A metric that is `ranged` is also fitted to embeddings that no process reads as a whole, see `RangedEmbeddings`.
+    A metric that is `ranged` is also fitted to embeddings that no process reads as a whole, see `RangedEmbeddings`; it
+    tells what that takes by its `plan`, see `ranged_plans`.
+
+    `check(metrics, source, **options)` raises at arguments that make no sense, by themselves or for this source, before
+    anything is read or trained.
 
     A metric of embeddings tells its `work(source, **options) -> Work`, and one that trains tells what it
     `trains(metrics, n, **options) -> [Training]` for all metrics that share it.
@@ -85,7 +92,18 @@ class Metric:
     together: Callable[..., dict[str, Any]] | None = None
     work: Callable[..., Work] | None = None
     trains: Callable[..., list[Training]] | None = None
-    ranged: bool = False
+    check: Callable[..., object] | None = None
+    with_labels: str | None = None  # the metric that does the same with labels, and may rank better
+    clusters: bool = False  # whether scores say which cluster every example is in
+    plan: Callable[..., Any] | None = None
+
+    @property
+    def ranged(self) -> bool:
+        """Whether no process has to read all of the embeddings."""
+        return self.plan is not None
+
+    def introduce(self) -> dict[str, str]:
+        return {"summary": self.summary, "needs": ", ".join(self.needs) or "nothing"}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -152,6 +170,22 @@ def one_of(together: Callable[..., dict[str, Any]], metric: str) -> Callable[...
     fit.__doc__ = together.__doc__
     fit.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     return fit
+
+
+def with_options_of(shared: Callable[..., Any], *only: str) -> Callable[[_Fit], _Fit]:
+    """A decorator: `fit` hands its `**options` on to `shared`, and has them, or `only` some, as `shared` has them."""
+
+    def extend(fit: _Fit) -> _Fit:
+        signature, handed_on = (inspect.signature(function, eval_str=True) for function in (fit, shared))
+        own = {name: p for name, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD}
+        more = {name: p.replace(kind=p.KEYWORD_ONLY) for name, p in handed_on.parameters.items() if name not in own}
+        more = {name: more[name] for name in only or more}
+        arguments = re.finditer(r"^ {4}(\w+): .*(?:\n {8}.*)*", inspect.getdoc(shared) or "", re.M)
+        fit.__doc__ = "\n".join([inspect.getdoc(fit) or "", *(found[0] for found in arguments if found[1] in more)])
+        fit.__signature__ = signature.replace(parameters=[*own.values(), *more.values()])  # type: ignore[attr-defined]
+        return fit
+
+    return extend
 
 
 def _described_arguments(docstring: str) -> dict[str, str]:

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.checkpoint import Arrays, Checkpoint
+from paredown.checkpoint import Arrays
 from paredown.errors import PareError
-from paredown.metrics.base import Training
+from paredown.metrics.base import Training, with_options_of
 from paredown.metrics.disagreement import misclassified
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.probe_training import Probes, load_probes
+from paredown.metrics.probe_training import Probes, check_probes, load_probes
 from paredown.metrics.reliability import reliability_facts
-from paredown.progress import Track, silent
 from paredown.sources import Source
 from paredown.training import Recipe, find_recipe
 from paredown.training.devices import torch_threads
@@ -27,19 +26,9 @@ _HIDDEN = ((128, 128), (), (32,), (256,), (64, 64), (128,), (32, 32), (64, 64, 6
 _WIDTHS = (16, 8, 24, 12, 32, 20, 10, 28, 14, 40)
 
 
+@with_options_of(load_probes)
 def fit_ddd(
-    source: Source,
-    *,
-    seed: int,
-    recipe: str | Recipe = "mlp",
-    members: int = DEFAULT_KINDS,
-    folds: int = 5,
-    epochs: int | None = None,
-    pseudo_labels: bool = False,
-    k: int | None = None,
-    threads: int | None = None,
-    checkpoint: Checkpoint | None = None,
-    track: Track = silent,
+    source: Source, *, members: int = DEFAULT_KINDS, folds: int = 5, epochs: int | None = None, **options: Any
 ) -> FrozenScores:
     """Count the members of a diverse ensemble that misclassify each example.
 
@@ -53,28 +42,16 @@ def fit_ddd(
     The cost is that of members x folds trainings on (folds - 1) / folds of the examples.
 
     Args:
-        source: the examples, with labels unless `pseudo_labels`.
-        seed: decides first weights and row orders.
-        recipe: how a network is trained, a name in `paredown.training.RECIPES`, or a recipe.
         members: number of kinds of network.
         folds: parts of the examples, each judged by networks that did not train on it.
         epochs: epochs of training; as the recipe says by default.
-        pseudo_labels: train on clusters of the embeddings in place of labels.
-        k: number of clusters that take the place of labels.
-        threads: threads of torch.
-        checkpoint: keeps the answers of every finished member.
-        track: reports progress.
     """
-    if members < 1 or folds < 2 or (epochs is not None and epochs < 1):
-        raise PareError(
-            f"metric 'ddd' needs at least 1 member, 2 folds and 1 epoch, got {members}, {folds} and {epochs}."
-        )
-    common = {"pseudo_labels": pseudo_labels, "k": k, "epochs": epochs, "checkpoint": checkpoint, "track": track}
-    probes = load_probes(source, recipe, seed=seed, **common)
+    check_ddd(("ddd",), source, members=members, folds=folds, epochs=epochs, **options)
+    probes = load_probes(source, epochs=epochs, **options)
     fold = stratified_folds(probes.examples.labels, folds)
     kinds = diverse_recipes(probes.recipe, members)
     wrong, excess = np.empty((members, len(fold)), bool), np.empty((members, len(fold)))
-    with torch_threads(threads):
+    with torch_threads(probes.threads):
         for member, kind in enumerate(kinds):
             done = probes.part(f"ddd-{member:04d}", partial(_judge, probes, kind, member, fold))
             wrong[member], excess[member] = done["wrong"], done["excess"]
@@ -88,6 +65,24 @@ def fit_ddd(
     if halves is not None:
         facts |= reliability_facts("ddd", halves, members)
     return probes.scores("ddd", _count(wrong, excess), **facts)
+
+
+def check_ddd(
+    metrics: Sequence[str],
+    source: Source,
+    *,
+    members: int,
+    folds: int,
+    epochs: int | None = None,
+    **options: Any,
+) -> None:
+    """Raise at arguments of `fit_ddd` that make no sense, before anything is read."""
+    if members < 1 or folds < 2 or (epochs is not None and epochs < 1):
+        raise PareError(
+            f"metric 'ddd' needs at least 1 member, 2 folds and 1 epoch, got {members}, {folds} and {epochs}."
+        )
+    check_probes(source, epochs=epochs, **options)
+    _check_folds(len(source), folds)
 
 
 def ddd_trainings(
@@ -125,11 +120,15 @@ def diverse_recipes(recipe: Recipe, members: int) -> list[Recipe]:
 
 def stratified_folds(labels: NDArray[np.int64], folds: int) -> NDArray[np.int64]:
     """A fold for every example: each class is dealt out to the folds in turn, in the order of the examples."""
-    if len(labels) < folds:
-        raise PareError(f"{folds} folds need at least as many examples, and there are {len(labels)}.")
+    _check_folds(len(labels), folds)
     fold = np.empty(len(labels), np.int64)
     fold[np.argsort(labels, kind="stable")] = np.arange(len(labels)) % folds
     return fold
+
+
+def _check_folds(n: int, folds: int) -> None:
+    if n < folds:
+        raise PareError(f"{folds} folds need at least as many examples, and there are {n}.")
 
 
 def _judge(probes: Probes, kind: Recipe, member: int, fold: NDArray[np.int64]) -> Arrays:

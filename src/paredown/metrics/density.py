@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.clustering.kernels.neighbours import NeighbourSearch
-from paredown.errors import PareError
-from paredown.metrics.base import Work
-from paredown.metrics.prototypes import Prototypes, fit_prototypes, prototypes_work
+from paredown.errors import PareError, argument
+from paredown.metrics.base import Work, with_options_of
+from paredown.metrics.prototypes import Prototypes, check_clustering, fit_prototypes, prototypes_work
 from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored
-from paredown.sources import VectorSource
+from paredown.sources import Source, VectorSource
 
 _APART = 4.0  # more than two cosine distances differ by: puts the distances of each cluster into a range of its own
 
@@ -44,9 +45,11 @@ class Density:
     @classmethod
     def load(cls, arrays: dict[str, NDArray[Any]], report: dict[str, Any]) -> Density:
         """The same budgets with the same search."""
-        return cls(Prototypes.load(arrays, report), arrays["keys"], arrays["ends"], arrays["shares"], report)
+        prototypes = Prototypes.load(arrays, report)
+        return cls(prototypes, arrays["keys"], arrays["ends"], arrays["shares"], prototypes.report())
 
 
+@with_options_of(fit_prototypes, "method", "restarts", "kernel", "memory", "start")
 def fit_density(
     source: VectorSource,
     *,
@@ -54,12 +57,8 @@ def fit_density(
     k: int | None = None,
     neighbours: int = 20,
     temperature: float = 0.1,
-    method: str = "sample",
-    restarts: int = 1,
-    kernel: str = "auto",
-    memory: int = 2**30,
-    start: NDArray[np.float32] | None = None,
     track: Track = silent,
+    **options: Any,
 ) -> Density:
     """Give each cluster a share of what is kept by its complexity, and rank its rows against that share.
 
@@ -83,27 +82,10 @@ def fit_density(
         k: number of clusters; if not given that of the classes, or without labels half the root of n.
         neighbours: nearest other clusters whose distance counts.
         temperature: the lower, the more of the budget goes to complex clusters.
-        method: which rows are clustered and how, a name in `clustering.kmeans.METHODS`.
-        restarts: how often the sample is clustered; the best clustering is used.
-        kernel: how rows are compared with centroids, a name in `clustering.kernels.KERNELS`.
-        memory: bytes to work in.
-        start: centroids to begin with.
         track: reports progress.
     """
-    if neighbours < 1 or not temperature > 0:
-        raise PareError(f"neighbours must be at least 1 and temperature above 0, got {neighbours} and {temperature}.")
-    prototypes = fit_prototypes(
-        source,
-        seed=seed,
-        k=k,
-        method=method,
-        restarts=restarts,
-        sensitivity=False,
-        kernel=kernel,
-        memory=memory,
-        start=start,
-        track=track,
-    )
+    _check(neighbours, temperature)
+    prototypes = fit_prototypes(source, seed=seed, k=k, sensitivity=False, track=track, **options)
     found = [
         _keys(*prototypes.search(batch.vectors))
         for batch in track(source.batches(), "distances in clusters", total=source.n_blocks)
@@ -119,8 +101,25 @@ def fit_density(
         "largest_share": float(shares.max()),
         "smallest_share": float(shares.min()),
         "kernel": prototypes.search.name,
+        **prototypes.approximation,
     }
     return Density(prototypes, keys, np.cumsum(sizes), shares, facts)
+
+
+def check_density(
+    metrics: Sequence[str], source: Source, *, neighbours: int, temperature: float, **options: Any
+) -> None:
+    """Raise at options of `fit_density` that make no sense, before anything is read."""
+    _check(neighbours, temperature)
+    check_clustering(metrics, source, **options)
+
+
+def _check(neighbours: int, temperature: float) -> None:
+    if neighbours < 1 or not temperature > 0:
+        raise PareError(
+            f"{argument('neighbours')} must be at least 1 and {argument('temperature')} above 0, got {neighbours} and "
+            f"{temperature}."
+        )
 
 
 def density_work(source: VectorSource, **options: Any) -> Work:

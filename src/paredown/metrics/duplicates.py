@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ from paredown.errors import PareError, argument
 from paredown.ids import hash_ids
 from paredown.metrics.base import Work
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.prototypes import default_k, fit_prototypes, prototypes_work
+from paredown.metrics.prototypes import check_clustering, default_k, fit_prototypes, prototypes_work
 from paredown.progress import Track, silent
-from paredown.sources import VectorSource
+from paredown.sources import Source, VectorSource
 
 _FARTHEST = 2  # the largest cosine distance there is
 
@@ -27,7 +27,7 @@ def fit_duplicates(
     seed: int,
     k: int | None = None,
     threshold: float = 0.05,
-    method: str = "sample",
+    method: str = "auto",
     kernel: str = "auto",
     memory: int = 2**30,
     track: Track = silent,
@@ -55,8 +55,7 @@ def fit_duplicates(
         track: reports progress.
     """
     n = len(source)
-    if not 0 <= threshold <= _FARTHEST:
-        raise PareError(f"threshold is a cosine distance between 0 and 2, got {threshold}.")
+    _check(threshold)
     k = default_k(n) if k is None else k
     prototypes = fit_prototypes(
         source, seed=seed, k=k, method=method, sensitivity=False, kernel=kernel, memory=memory, track=track
@@ -74,7 +73,19 @@ def fit_duplicates(
             values[rows[start:end]] = earlier_distances(vectors[start:end])
     by_hash = np.argsort(hashes)
     facts = {"clusters": k, "threshold": threshold, "near_duplicates": int(np.count_nonzero(values < threshold))}
+    facts |= prototypes.approximation
     return FrozenScores("duplicates", seed, hashes[by_hash], values[by_hash], clusters[by_hash], facts)
+
+
+def check_duplicates(metrics: Sequence[str], source: Source, *, threshold: float, **options: Any) -> None:
+    """Raise at options of `fit_duplicates` that make no sense, before anything is read."""
+    _check(threshold)
+    check_clustering(metrics, source, **options)
+
+
+def _check(threshold: float) -> None:
+    if not 0 <= threshold <= _FARTHEST:
+        raise PareError(f"{argument('threshold')} is a cosine distance between 0 and 2, got {threshold}.")
 
 
 def duplicates_work(source: VectorSource, *, k: int | None = None, memory: int = 2**30, **_: Any) -> Work:

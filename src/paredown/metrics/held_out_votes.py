@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from paredown.checkpoint import Arrays, Checkpoint
+from paredown.checkpoint import Arrays
+from paredown.metrics.base import with_options_of
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.probe_training import load_probes
+from paredown.metrics.probe_training import check_probes, load_probes
 from paredown.metrics.reliability import reliability_facts
-from paredown.metrics.subset_estimates import balanced_masks
+from paredown.metrics.subset_estimates import balanced_masks, check_subset_size
 from paredown.metrics.uncertainty import variation_ratio
-from paredown.progress import Track, silent
 from paredown.sources import Source
-from paredown.training import Recipe
 from paredown.training.devices import torch_threads
 
 DEFAULT_VOTERS = 40  # of which 12 did not train on an example
 
 
+@with_options_of(load_probes)
 def fit_variation_ratio(
-    source: Source,
-    *,
-    seed: int,
-    recipe: str | Recipe = "mlp",
-    members: int = DEFAULT_VOTERS,
-    subset: float = 0.7,
-    epochs: int | None = None,
-    pseudo_labels: bool = False,
-    k: int | None = None,
-    threads: int | None = None,
-    checkpoint: Checkpoint | None = None,
-    track: Track = silent,
+    source: Source, *, members: int = DEFAULT_VOTERS, subset: float = 0.7, **options: Any
 ) -> FrozenScores:
     """Train networks on random subsets, and let those vote on each example that did not train on it.
 
@@ -41,27 +33,17 @@ def fit_variation_ratio(
     the training, not for the score: an example whose label is wrong is easy if the members agree on another class.
 
     Args:
-        source: the examples, with labels unless `pseudo_labels`.
-        seed: decides subsets, first weights and row orders.
-        recipe: how a network is trained, a name in `paredown.training.RECIPES`, or a recipe.
         members: number of networks.
         subset: the share of the examples that a network trains on.
-        epochs: epochs of training; as the recipe says by default.
-        pseudo_labels: train on clusters of the embeddings in place of labels.
-        k: number of clusters that take the place of labels.
-        threads: threads of torch.
-        checkpoint: keeps the votes of every finished portion of networks.
-        track: reports progress.
     """
-    common = {"pseudo_labels": pseudo_labels, "k": k, "epochs": epochs, "checkpoint": checkpoint, "track": track}
-    probes = load_probes(source, recipe, seed=seed, **common)
-    masks = balanced_masks(members, len(probes.examples), share=subset, seed=seed)
+    probes = load_probes(source, **options)
+    masks = balanced_masks(members, len(probes.examples), share=subset, seed=probes.seed)
 
     def vote(portion: range) -> Arrays:
         ensemble = probes.train(portion, masks=masks[portion.start : portion.stop])
         return {"votes": ensemble.votes(probes.examples)}
 
-    with torch_threads(threads):
+    with torch_threads(probes.threads):
         votes = np.concatenate([done["votes"] for done in probes.portions("votes", members, vote)])
     values = variation_ratio(votes, trained_on=masks)
     halves = None
@@ -70,3 +52,9 @@ def fit_variation_ratio(
         halves = [variation_ratio(votes[part], trained_on=masks[part]) for part in parts]
     reliable = reliability_facts("variation_ratio", halves, members)
     return probes.scores("variation_ratio", values, epochs=probes.epochs, subset=subset, **reliable)
+
+
+def check_voters(metrics: Sequence[str], source: Source, *, members: int, subset: float, **options: Any) -> None:
+    """Raise at arguments of `fit_variation_ratio` that make no sense, before anything is read."""
+    check_probes(source, **options)
+    check_subset_size(members, len(source), share=subset)

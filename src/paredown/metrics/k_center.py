@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,12 @@ from numpy.typing import NDArray
 
 from paredown.clustering.kernels.cosines import round_down, rows_at_once
 from paredown.clustering.kernels.exact import ExactSearch
-from paredown.errors import PareError, argument
+from paredown.errors import PareError, argument, check_least
 from paredown.ids import hash_ids
 from paredown.metrics.base import Work
 from paredown.metrics.frozen_scores import FrozenScores
 from paredown.progress import Track, silent
-from paredown.sources import VectorSource
+from paredown.sources import Source, VectorSource
 from paredown.units import format_size
 
 _TIMED_PICKS = 32  # to see how long it takes
@@ -41,8 +42,7 @@ def fit_k_center(
         track: reports progress.
     """
     n = len(source)
-    if most < 1:
-        raise PareError(f"most must be at least 1, got {most}.")
+    check_k_center(("k_center",), source, most=most)
     if 4 * n * source.dim > memory:
         raise PareError(
             f"metric 'k_center' holds all embeddings in memory: {n:,} rows of {source.dim} dimensions are "
@@ -56,6 +56,11 @@ def fit_k_center(
     values[order] = 1 - np.arange(n) / n
     facts = {"picks": min(most, n), "covering_distance": radius}
     return FrozenScores("k_center", seed, hashes[by_hash], values, facts=facts)
+
+
+def check_k_center(metrics: Sequence[str], source: Source, *, most: int, **_: Any) -> None:
+    """Raise at options of `fit_k_center` that make no sense, before anything is read."""
+    check_least(1, most=most)
 
 
 def k_center_work(source: VectorSource, *, most: int = 10_000, **_: Any) -> Work:

@@ -52,5 +52,5 @@ def label_margins(z: Values, labels: NDArray[np.int64]) -> Values:
 
 
 def mean_margin_score(total: Values, looks: int | NDArray[np.integer]) -> Values:
-    """The score of margins added up over so many looks at an example."""
+    """The score of margins added up over so many observations of an example."""
     return -total / looks

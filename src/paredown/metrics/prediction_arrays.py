@@ -1,4 +1,4 @@
-"""What the formulas of metrics are given: predictions and labels as arrays, checked, and sums that keep their bits."""
+"""What the formulas of metrics are given: arrays, checked; blocks of pairs, and sums that keep their bits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from paredown.ids import name_rows
 Values = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+_BLOCK = 2_048
 _SUMS_TO_ONE = 1e-3  # half-precision probabilities still do
 
 
@@ -60,6 +61,11 @@ def read_bools(values: ArrayLike, name: str, *axes: str) -> Mask:
     if array.ndim != len(axes) or 0 in array.shape or not (array.dtype == bool or np.isin(array, (0, 1)).all()):
         raise PareError(f"{name} must be true or false ({', '.join(axes)}), got {array.dtype} of shape {array.shape}.")
     return array.astype(bool)
+
+
+def pair_blocks(n: int) -> list[slice]:
+    """The examples on one side of a table of pairs in blocks, so that temporaries take some 200 MB."""
+    return [slice(first, min(first + _BLOCK, n)) for first in range(0, n, _BLOCK)]
 
 
 def column_sums(values: Values) -> Values:

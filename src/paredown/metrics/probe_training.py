@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.checkpoint import Arrays, Checkpoint
-from paredown.errors import PareError, check_least
+from paredown.errors import PareError, argument, check_least
 from paredown.ids import hash_ids
 from paredown.metrics.base import Training
 from paredown.metrics.frozen_scores import FrozenScores
@@ -22,7 +22,7 @@ from paredown.sources import Source, VectorSource
 from paredown.training import Recipe, find_recipe
 from paredown.training.devices import require_torch
 from paredown.training.ensembles import MEMBERS_AT_ONCE, Ensemble, train_ensemble, trains_stacked
-from paredown.training.examples import TrainingSet, load_examples
+from paredown.training.examples import TrainingSet, check_form, load_examples
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Probes:
     hashes: NDArray[np.uint64]  # ascending, one per example
     seed: int
     facts: dict[str, Any]
+    threads: int | None  # of torch
     checkpoint: Checkpoint | None
     track: Track
 
@@ -65,35 +66,72 @@ class Probes:
         return FrozenScores(metric, self.seed, self.hashes, values, facts=self.facts | facts)
 
 
+def check_probes(
+    source: Source,
+    recipe: str | Recipe = "mlp",
+    *,
+    pseudo_labels: bool = False,
+    k: int | None = None,
+    epochs: int | None = None,
+    **_: Any,
+) -> Recipe:
+    """The recipe, once it and the options that all metrics share which train are known to go with the source."""
+    check_least(1, epochs=epochs)
+    recipe = find_recipe(recipe)
+    if pseudo_labels and recipe.inputs != "features":
+        raise PareError(
+            f"{argument('pseudo_labels', True)} takes clusters of embeddings for labels, and recipe {recipe.name!r} "
+            f"trains on {recipe.inputs}; use a recipe for features such as 'mlp'."
+        )
+    if k is not None and not pseudo_labels:
+        raise PareError(
+            f"{argument('k')} is the number of clusters that take the place of labels; it needs "
+            f"{argument('pseudo_labels', True)}."
+        )
+    check_form(source, recipe)
+    return recipe
+
+
 def load_probes(
     source: Source,
-    recipe: str | Recipe,
+    recipe: str | Recipe = "mlp",
     *,
     seed: int,
-    pseudo_labels: bool,
-    k: int | None,
     epochs: int | None = None,
+    pseudo_labels: bool = False,
+    k: int | None = None,
+    threads: int | None = None,
     checkpoint: Checkpoint | None = None,
     track: Track = silent,
 ) -> Probes:
-    """Read the examples for training; with `pseudo_labels`, clusters of their embeddings take the place of labels."""
-    check_least(1, epochs=epochs)
+    """Read the examples for training; what metrics that train are given beside their own options.
+
+    Args:
+        source: the examples, with labels unless `pseudo_labels`.
+        recipe: how a network is trained, a name in `paredown.training.RECIPES`, or a recipe.
+        seed: decides first weights, row orders and subsets.
+        epochs: epochs of training; as the recipe says by default.
+        pseudo_labels: train on clusters of the embeddings in place of labels.
+        k: number of clusters that take the place of labels.
+        threads: threads of torch.
+        checkpoint: keeps the answers of every finished portion of networks.
+        track: reports progress.
+    """
+    check_least(1, threads=threads)
+    recipe = check_probes(source, recipe, pseudo_labels=pseudo_labels, k=k, epochs=epochs)
     require_torch("a metric that trains probes")
-    recipe = find_recipe(recipe)
     facts: dict[str, Any] = {"recipe": recipe.name}
     labels = None
     if pseudo_labels:
-        labels = _cluster_labels(source, recipe, seed=seed, k=k, track=track)
+        labels = _cluster_labels(source, seed=seed, k=k, track=track)
         facts["pseudo_labels"] = len(labels.classes)
-    elif k is not None:
-        raise PareError("k is the number of clusters that take the place of labels; it needs pseudo_labels=True.")
     examples = load_examples(source, recipe, labels_from=labels, seed=seed, track=track)
     if len(np.unique(examples.labels)) < 2:
         raise PareError(f"{source.location}: training needs at least two classes, and all examples are of one.")
     hashes = hash_ids(examples.ids, seed=seed)
     order = np.argsort(hashes)
     epochs = epochs or recipe.epochs
-    return Probes(recipe, examples.take(order), epochs, hashes[order], seed, facts, checkpoint, track)
+    return Probes(recipe, examples.take(order), epochs, hashes[order], seed, facts, threads, checkpoint, track)
 
 
 def trainings_on_subsets(
@@ -104,12 +142,9 @@ def trainings_on_subsets(
     return [Training(tuple(metrics), recipe, members, epochs or recipe.epochs, round(subset * n))]
 
 
-def _cluster_labels(source: Source, recipe: Recipe, *, seed: int, k: int | None, track: Track) -> Labels:
-    if not isinstance(source, VectorSource) or recipe.inputs != "features":
-        raise PareError(
-            f"{source.location}: pseudo_labels are clusters of embeddings, and recipe {recipe.name!r} trains on "
-            f"{recipe.inputs}; embed the images first, and use a recipe for features such as 'mlp'."
-        )
+def _cluster_labels(source: Source, *, seed: int, k: int | None, track: Track) -> Labels:
+    if not isinstance(source, VectorSource):
+        raise PareError(f"{source.location}: pseudo_labels are clusters of embeddings; embed the images first.")
     k = max(2, default_k(len(source))) if k is None else k
     model = fit_prototypes(source, seed=seed, k=k, sensitivity=False, track=track)
     found = [model.search(batch.vectors)[0] for batch in track(source.batches(), "clusters", source.n_blocks)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import chain, islice
 from typing import Any
 
@@ -12,21 +12,38 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.checkpoint import Checkpoint
-from paredown.clustering.kernels import SAMPLE_ROWS, CentroidSearch, choose_search, load_search, nearest, search_arrays
-from paredown.clustering.kmeans import KMeans, spherical_kmeans
+from paredown.clustering.kernels import (
+    KERNELS,
+    SAMPLE_ROWS,
+    CentroidSearch,
+    choose_search,
+    load_search,
+    nearest,
+    search_arrays,
+)
+from paredown.clustering.kernels.grouped import (
+    PROBES,
+    GroupedSearch,
+    SearchAgreement,
+    measure_agreement,
+    search_work,
+)
+from paredown.clustering.kmeans import KMeans, SourceClustering, spherical_kmeans
+from paredown.clustering.lloyd import grouped_search, two_level_products
 from paredown.clustering.ranged_rows import RangedEmbeddings, open_range
 from paredown.correlations import rank_correlation
 from paredown.engines.base import combined
-from paredown.errors import PareError
+from paredown.errors import PareError, check_known
 from paredown.metrics.base import Work
 from paredown.metrics.prediction_arrays import read_labels, read_numbers
 from paredown.progress import Track, silent
 from paredown.scores import Batch, Scored, unit_rows
-from paredown.sources import VectorSource
+from paredown.sources import Source, VectorSource
 from paredown.sources.base import CHUNK_BLOCKS
 from paredown.sources.row_ranges import RowRange
 
 SENSITIVITY_ROWS = 5_000  # sample on which the ranking at k is compared with k/3 and 3k
+AGREEMENT_ROWS = 4_096  # on which an approximate search is compared with the exact one
 _ITERATIONS = 30  # of k-means with its seeding and the sensitivity to k, roughly
 _SENSITIVITY_K = 10_000  # from which on that would take longer than the clustering
 
@@ -77,6 +94,11 @@ class Prototypes:
     def report(self) -> dict[str, Any]:
         return self.facts
 
+    @property
+    def approximation(self) -> dict[str, Any]:
+        """Of the report, what concerns an approximate search."""
+        return {name: self.facts[name] for name in ("agreement", "warnings") if name in self.facts}
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"centroids": self.centroids, **search_arrays(self.search)}
 
@@ -84,7 +106,11 @@ class Prototypes:
     def load(cls, arrays: dict[str, NDArray[Any]], report: dict[str, Any]) -> Prototypes:
         """The same prototypes with the same search."""
         search = load_search(report["kernel"], arrays["centroids"], arrays)
-        return cls(arrays["centroids"], search, report | {"kernel": search.name})
+        report = report | {"kernel": search.name}
+        if "agreement" in report and not isinstance(search, GroupedSearch):  # every prototype is looked at now
+            agreement, warnings = SearchAgreement(**report.pop("agreement")), report.pop("warnings", [])
+            report["warnings"] = warnings if agreement.warning is None else warnings[:-1]  # that of the search is last
+        return cls(arrays["centroids"], search, report)
 
 
 def fit_prototypes(
@@ -92,13 +118,14 @@ def fit_prototypes(
     *,
     seed: int,
     k: int | None = None,
-    method: str = "sample",
+    method: str = "auto",
     sample_per_centroid: int = 256,
     iterations: int = 25,
     passes: int | None = None,
     restarts: int = 1,
     sensitivity: bool = True,
     kernel: str = "auto",
+    probes: int | None = None,
     memory: int = 2**30,
     start: NDArray[np.float32] | None = None,
     checkpoint: Checkpoint | None = None,
@@ -106,8 +133,10 @@ def fit_prototypes(
 ) -> Prototypes:
     """Cluster the embeddings by spherical k-means (section 6 and the appendix on k).
 
-    All kernels give the same scores and differ in speed only. Half of `memory` holds rows; where the sample does not
-    fit, passes read the source again.
+    All kernels give the same scores and differ in speed only. For more than 10,000 prototypes the kernel `auto` is
+    approximate: each row is compared with the prototypes of the nearest `probes` groups, and the report says how well
+    that agrees with the exact search on some rows. Half of `memory` holds rows; where the sample does not fit, passes
+    read the source again.
 
     Args:
         source: the embeddings.
@@ -120,6 +149,8 @@ def fit_prototypes(
         restarts: how often the sample is clustered; the best clustering is used.
         sensitivity: measure how much the scores depend on k, for k below 10,000.
         kernel: how rows are compared with centroids, a name in `clustering.kernels.KERNELS`.
+        probes: groups of prototypes that a row is compared with; as many as agree well on a sample, and all prototypes
+            for k up to 10,000, by default.
         memory: bytes to work in.
         start: centroids to begin with.
         checkpoint: keeps finished passes.
@@ -138,33 +169,71 @@ def fit_prototypes(
         sample_per_centroid=sample_per_centroid,
         start=start,
         kernel=kernel,
+        probes=probes,
         memory=memory,
         checkpoint=checkpoint,
     )
     sensitivity = sensitivity and n > 2 and k < _SENSITIVITY_K
     wanted = max(SENSITIVITY_ROWS, 6 * k) if sensitivity else SAMPLE_ROWS
     found = plan.cluster(source, head_rows=wanted, track=track)
-    search = choose_search(found.centroids, found.head, n=n, kernel=kernel)
+    warnings, agreement = list(found.warnings), None
+    if plan.is_grouped:
+        search, agreement = _approximate_search(source, found, plan)
+        warnings += [] if agreement.warning is None else [agreement.warning]
+    else:
+        search = choose_search(found.centroids, found.head, n=n, kernel=kernel)
     facts: dict[str, Any] = {
         "k": k,
-        "method": method,
+        "method": plan.method,
         "rows_clustered": found.rows_clustered,
         "mean_cosine": found.mean_cosine,
         "kernel": search.name,
     }
-    if found.warnings:
-        facts["warnings"] = list(found.warnings)
+    if agreement is not None:
+        facts["agreement"] = agreement.to_dict()
+    if warnings:
+        facts["warnings"] = warnings
     if sensitivity:
         facts["k_sensitivity"] = _k_sensitivity(found.head, k, seed, track)
-    return Prototypes(found.centroids, search, facts)
+    return Prototypes(search.centroids, search, facts)
 
 
-def prototypes_work(source: VectorSource, *, k: int | None = None, memory: int = 2**30, **_: Any) -> Work:
-    """k-means on a sample, and one comparison of every row with the centroids."""
+def _approximate_search(
+    source: VectorSource | RangedEmbeddings, found: SourceClustering, plan: KMeans
+) -> tuple[CentroidSearch, SearchAgreement]:
+    """The search among groups of centroids, and how it agrees with the exact one on rows by another hash."""
+    search = grouped_search(found.centroids, plan.probes or PROBES)
+    rows = source.sample(AGREEMENT_ROWS, seed=(plan.seed + 1) % 2**64)
+    agreement = measure_agreement(search, rows, plan.probes)
+    return GroupedSearch(search.centroids, search.starts, search.middles, agreement.probes), agreement
+
+
+def check_clustering(metrics: Sequence[str], source: Source, *, k: int | None = None, **options: Any) -> None:
+    """Raise at options of k-means that make no sense for a source; images have as many dimensions as they get."""
+    check_known("kernel", options["kernel"], KERNELS)
+    given = {entry.name: options[entry.name] for entry in fields(KMeans) if entry.name in options}
+    KMeans(k or 1, seed=0, **given).check(len(source), source.dim if isinstance(source, VectorSource) else 1)
+
+
+def prototypes_work(
+    source: VectorSource,
+    *,
+    k: int | None = None,
+    kernel: str = "auto",
+    probes: int | None = None,
+    memory: int = 2**30,
+    **_: Any,
+) -> Work:
+    """k-means on a sample, and one comparison of every row with the centroids, or with some groups of them."""
     n = len(source)
     k = min(choose_k(source) if k is None else max(k, 1), n)
     sample = min(n, 256 * k)
     held = min(4 * source.dim * (sample + k), memory // 2)
+    plan = KMeans(k, seed=0, kernel=kernel, probes=probes)
+    if plan.is_grouped:
+        others = round(search_work(k, plan.probes or PROBES))
+        cells = round(sum(two_level_products(sample, k, plan.iterations, staged=True)) / sample)
+        return Work(passes=3, products=((n + 2 * sample, others), (sample, cells)), memory=held, k=k)
     return Work(passes=2, products=((n + _ITERATIONS * sample, k),), memory=held, k=k)
 
 
@@ -234,7 +303,7 @@ def fit_supervised_prototypes(
     assert source.labels is not None
     classes = source.labels.classes
     if isinstance(source, RangedEmbeddings):
-        how = {"classes": classes, "numbers": len(classes) * source.dim}
+        how = {"classes": classes, "value_bytes": 8 * len(classes) * source.dim}
         sums = source.fold(f"{__name__}:class_sums", "paredown.clustering.ranged_rows:add", track, "class means", **how)
     else:
         batches = track(source.batches(), "class means", total=source.n_blocks)

@@ -7,24 +7,26 @@ from typing import Any
 
 from paredown.errors import PareError, check_known
 from paredown.metrics.base import Metric, Work, one_of
-from paredown.metrics.ddd import ddd_trainings, fit_ddd
-from paredown.metrics.density import Density, density_work, fit_density
-from paredown.metrics.duplicates import duplicates_work, fit_duplicates
+from paredown.metrics.ddd import check_ddd, ddd_trainings, fit_ddd
+from paredown.metrics.density import Density, check_density, density_work, fit_density
+from paredown.metrics.duplicates import check_duplicates, duplicates_work, fit_duplicates
 from paredown.metrics.frozen_scores import FrozenScores
-from paredown.metrics.held_out_votes import fit_variation_ratio
-from paredown.metrics.k_center import fit_k_center, k_center_work
+from paredown.metrics.held_out_votes import check_voters, fit_variation_ratio
+from paredown.metrics.k_center import check_k_center, fit_k_center, k_center_work
 from paredown.metrics.probe_training import trainings_on_subsets
 from paredown.metrics.prototypes import (
     ClassPrototypes,
     Prototypes,
+    check_clustering,
     fit_prototypes,
     fit_supervised_prototypes,
     prototypes_work,
 )
 from paredown.metrics.random_scores import fit_random
-from paredown.metrics.recorded_metrics import EARLY, watch_training, watched_trainings
-from paredown.metrics.subset_training import train_on_subsets
-from paredown.metrics.typicality import fit_typicality, typicality_work
+from paredown.metrics.ranged_plans import plan_class_means, plan_prototypes, plan_random
+from paredown.metrics.subset_training import check_subsets, subset_trainings, train_on_subsets
+from paredown.metrics.typicality import check_typicality, fit_typicality, typicality_work
+from paredown.metrics.watched_training import EARLY, check_watched, watch_training, watched_trainings
 from paredown.recorder import RECORDED
 
 _TRAINED = ("embeddings", "labels", "training")  # images instead of embeddings, or clusters instead of labels, if asked
@@ -43,6 +45,7 @@ def _watched(name: str, summary: str, reference: str) -> Metric:
         load=FrozenScores.load,
         together=watch_training,
         trains=watched_trainings,
+        check=check_watched,
     )
 
 
@@ -52,11 +55,12 @@ def _subsampled(name: str, summary: str) -> Metric:
         one_of(train_on_subsets, name),
         summary=summary,
         needs=_TRAINED,
-        cost="120 networks on 70 % of the examples, trained once for all such metrics",
+        cost="120 networks on 70 % of the examples, trained once for all such metrics; none with closed_form",
         reference="section 2.1; Feldman and Zhang 2020",
         load=FrozenScores.load,
         together=train_on_subsets,
-        trains=trainings_on_subsets,
+        trains=subset_trainings,
+        check=check_subsets,
     )
 
 
@@ -67,7 +71,7 @@ METRICS: dict[str, Metric] = {
         needs=(),
         cost="nothing",
         reference="section 3",
-        ranged=True,
+        plan=plan_random,
     ),
     "prototypes": Metric(
         fit_prototypes,
@@ -76,8 +80,11 @@ METRICS: dict[str, Metric] = {
         cost="k-means on a sample, then one pass over the embeddings",
         reference="section 6, appendices on the number of clusters and on ensembles",
         load=Prototypes.load,
+        with_labels="supervised_prototypes",
+        clusters=True,
         work=prototypes_work,
-        ranged=True,
+        check=check_clustering,
+        plan=plan_prototypes,
     ),
     "supervised_prototypes": Metric(
         fit_supervised_prototypes,
@@ -87,7 +94,7 @@ METRICS: dict[str, Metric] = {
         reference="section 6",
         load=ClassPrototypes.load,
         work=lambda source, **_: Work(passes=2),
-        ranged=True,
+        plan=plan_class_means,
     ),
     "el2n": _watched(
         "el2n",
@@ -97,9 +104,13 @@ METRICS: dict[str, Metric] = {
     "forgetting": _watched(
         "forgetting", "how often an example is learned and lost again in training", "section 2.1; Toneva et al. 2019"
     ),
-    "memorization": _subsampled("memorization", "how much more often models are right that trained on the example"),
-    "influence_max": _subsampled("influence_max", "the most that training on the example helps any other one"),
-    "influence_sum_abs": _subsampled("influence_sum_abs", "how much training on the example changes others, summed up"),
+    "memorization": _subsampled(
+        "memorization", "how much more often models that trained on the example classify it correctly"
+    ),
+    "influence_max": _subsampled("influence_max", "largest (signed) effect of training on this example on any other"),
+    "influence_sum_abs": _subsampled(
+        "influence_sum_abs", "sum of the absolute effects of training on this example on all others"
+    ),
     "active_learning": _watched(
         "active_learning",
         "an ensemble's uncertainty: entropy of its mean prediction",
@@ -113,15 +124,17 @@ METRICS: dict[str, Metric] = {
         reference="section 2.1; Meding et al. 2022",
         load=FrozenScores.load,
         trains=ddd_trainings,
+        check=check_ddd,
     ),
     "variation_ratio": Metric(
         fit_variation_ratio,
-        summary="how many networks that did not train on the example vote against the class that most vote for",
+        summary="how many networks that did not train on the example disagree with the majority vote",
         needs=_TRAINED,
         cost="40 networks on 70 % of the examples",
         reference="Freeman 1965; Beluch et al. 2018",
         load=FrozenScores.load,
         trains=trainings_on_subsets,
+        check=check_voters,
     ),
     "typicality": Metric(
         fit_typicality,
@@ -130,6 +143,7 @@ METRICS: dict[str, Metric] = {
         cost="every row against all rows that fit into half of `memory`",
         reference="Hacohen, Dekel and Weinshall 2022, typicality",
         work=typicality_work,
+        check=check_typicality,
     ),
     "duplicates": Metric(
         fit_duplicates,
@@ -139,6 +153,7 @@ METRICS: dict[str, Metric] = {
         reference="Abbas, Tirumala, Simig, Ganguli and Morcos 2023 (SemDeDup)",
         load=FrozenScores.load,
         work=duplicates_work,
+        check=check_duplicates,
     ),
     "k_center": Metric(
         fit_k_center,
@@ -148,6 +163,7 @@ METRICS: dict[str, Metric] = {
         reference="Sener and Savarese 2018, algorithm 1",
         load=FrozenScores.load,
         work=k_center_work,
+        check=check_k_center,
     ),
     "density": Metric(
         fit_density,
@@ -156,7 +172,9 @@ METRICS: dict[str, Metric] = {
         cost="that of `prototypes` and one more pass",
         reference="Abbas, Rusak, Tirumala, Brendel, Chaudhuri and Morcos 2024, density-based pruning",
         load=Density.load,
+        clusters=True,
         work=density_work,
+        check=check_density,
     ),
 }
 METRICS |= {
@@ -170,6 +188,15 @@ def find_metric(name: str) -> Metric:
     return METRICS[name]
 
 
+def check_ranged(name: str) -> Metric:
+    """The entry of a name, or an error if that metric needs all examples at once."""
+    entry = find_metric(name)
+    if not entry.ranged:
+        able = ", ".join(name for name, entry in METRICS.items() if entry.ranged)
+        raise PareError(f"metric {name!r} needs all examples on one machine; by ranges of rows: {able}.")
+    return entry
+
+
 def check_options(metrics: Sequence[str], options: Mapping[str, Any]) -> None:
     """Raise unless every option is one of some metric's, and of its type where there is only one metric."""
     if len(metrics) == 1:
@@ -177,6 +204,15 @@ def check_options(metrics: Sequence[str], options: Mapping[str, Any]) -> None:
     for option in options:
         if not any(option in find_metric(metric).options for metric in metrics):
             raise PareError(f"none of the metrics {', '.join(metrics)} has an option {option!r}.")
+
+
+def check_arguments(metrics: Sequence[str], source: Any, options: Mapping[str, Any]) -> None:
+    """Raise at options that make no sense together, or for an opened source; nothing is read or trained for that."""
+    for names in sharing_a_fit(metrics):
+        entry = METRICS[names[0]]
+        if entry.check is not None:
+            own = options if len(metrics) == 1 else entry.own_options(options)
+            entry.check(names, source, **{**entry.options, **own})
 
 
 def sharing_a_fit(metrics: Sequence[str]) -> list[list[str]]:

@@ -13,9 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
 from paredown.ids import name_rows
-from paredown.metrics.prediction_arrays import Mask, Values, read_bools
-
-_BLOCK = 2_048  # examples on each side of a block of pairs: some 200 MB of temporaries
+from paredown.metrics.prediction_arrays import Mask, Values, pair_blocks, read_bools
 
 
 class Influence(NamedTuple):
@@ -81,12 +79,7 @@ def balanced_masks(models: int, n: int, *, share: float, seed: int) -> Mask:
     into the next permutation, that one begins with examples which the subset does not have yet, in random order.
     Independent subsets would leave some examples with few models on one side, and all the noise with them.
     """
-    size = round(share * n)
-    if not 0 < size < n or models * min(size, n - size) < 2 * n:
-        raise PareError(
-            f"{models} models on subsets of {share:g} of {n} examples leave examples in, or out of, fewer than two of "
-            "them; train more models, on a subset between 0 and 1."
-        )
+    size = check_subset_size(models, n, share=share)
     rng = np.random.default_rng([seed, models, n])
     masks = np.zeros((models, n), bool)
     left = np.empty(0, np.int64)  # what the permutation of the moment still has to give
@@ -103,6 +96,17 @@ def balanced_masks(models: int, n: int, *, share: float, seed: int) -> Mask:
             begun[first] = True
             left = fresh[~begun[fresh]]
     return masks
+
+
+def check_subset_size(models: int, n: int, *, share: float) -> int:
+    """How many of n examples a subset has; raise unless every example will be in, and out of, at least two of them."""
+    size = round(share * n)
+    if not 0 < size < n or models * min(size, n - size) < 2 * n:
+        raise PareError(
+            f"{models} models on subsets of {share:g} of {n} examples leave examples in, or out of, fewer than two of "
+            "them; train more models, on a subset between 0 and 1."
+        )
+    return size
 
 
 def estimate_memorization(masks: Mask, correct: Mask) -> Values:
@@ -128,9 +132,9 @@ def estimate_influence(masks: Mask, correct: Mask, *, test_correct: Mask | None 
     tested, apart = (correct, ~masks) if test_correct is None else (test_correct, None)
     tops, sums = np.full((3, n), -np.inf), np.zeros((3, n))
     pairs = np.zeros((3, n))
-    for i in _blocks(n):
+    for i in pair_blocks(n):
         inside = [masks[half, i].astype(np.float32) for half in halves]
-        for j in _blocks(tested.shape[1]):
+        for j in pair_blocks(tested.shape[1]):
             counts = [
                 _pair_counts(x, tested[half, j], None if apart is None else apart[half, j])
                 for x, half in zip(inside, halves, strict=True)
@@ -172,10 +176,6 @@ def _difference(right_with: Any, with_: Any, right_without: Any, without: Any) -
     """The difference of two shares, NaN where one of them is of nothing."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return right_with / with_ - right_without / without
-
-
-def _blocks(n: int) -> list[slice]:
-    return [slice(first, min(first + _BLOCK, n)) for first in range(0, n, _BLOCK)]
 
 
 def _halves(models: int) -> tuple[slice, slice]:

@@ -197,3 +197,25 @@ def test_an_asymptote_is_subtracted_from_both(rng) -> None:
         steeper_than_random(size, fraction, error, seed, asymptote=10.0)
     with pytest.raises(PareError, match="rows with keep_fraction 1 are needed"):
         steeper_than_random(size[fraction < 1], fraction[fraction < 1], error[fraction < 1], seed[fraction < 1])
+
+
+@pytest.mark.parametrize("alpha_tot", [4.0, 16.0, 64.0])
+def test_a_frontier_that_the_initial_set_bends_back_is_still_found_steeper(alpha_tot, rng) -> None:
+    """The end of the frontier is flat there, so that a rule that looks at the end says no; exact theory says yes."""
+    sizes = np.geomspace(0.25, 1, 8) * min(alpha_tot, 8) / 1.5
+    fractions = np.array([1.0, 0.7, 0.5, 0.35, 0.25, 0.125, 0.06, 0.03])
+    size, fraction, seed = (a.ravel() for a in np.meshgrid(sizes, fractions, np.arange(4), indexing="ij"))
+    there = size / fraction <= alpha_tot
+    size, fraction, seed = size[there], fraction[there], seed[there]
+    truth = {(a, f): float(pdn.theory.solve(a, f).test_error) for a, f in set(zip(size, fraction, strict=True))}
+    error = np.array([truth[key] for key in zip(size, fraction, strict=True)])
+    found = steeper_than_random(size, fraction, error * np.exp(0.03 * rng.standard_normal(len(size))), seed)
+    assert found.verdict is not CONTRADICTED
+    if alpha_tot > 4:
+        assert found.verdict is HELD
+
+
+def test_the_earlier_rule_is_deprecated() -> None:
+    frontier = pdn.laws.curve(SIZES, SIZES**-1.0)
+    with pytest.warns(DeprecationWarning, match="use steeper_than_random"):
+        pdn.laws.beats_power_law(frontier, pdn.laws.curve(SIZES, SIZES**-0.5), draws=5)

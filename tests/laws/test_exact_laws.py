@@ -11,13 +11,14 @@ import pytest
 
 from paredown.errors import PareError
 from paredown.laws import LAWS, LawComparison, beats_power_law, compare, curve, fit, local_exponents
-from paredown.laws import comparing as comparing_module
 from paredown.laws import exponents as exponents_module
+from paredown.laws import law_comparison as comparing_module
 from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, from_runs, interval
 from paredown.laws.fitting import information_criterion, weights
 from paredown.laws.law_verdicts import Doubt, LawVerdict, PowerLawVerdict
 from paredown.laws.least_squares import solve
 
+pytestmark = pytest.mark.filterwarnings("ignore:beats_power_law judges:DeprecationWarning")
 SIZES = np.array([100.0, 200.0, 400.0, 800.0, 1600.0])
 
 
@@ -137,6 +138,16 @@ def test_resampling_has_the_standard_errors(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(drawn.std(axis=0), measured.log_stderr, rtol=0.03)
     shifted = given.resample(20_000, np.random.default_rng(1), np.zeros(len(SIZES)))
     np.testing.assert_allclose(shifted.mean(axis=0), 0, atol=0.005)
+
+
+@pytest.mark.parametrize("error", [0.1, 0.3, 0.7])
+def test_equal_runs_have_the_standard_error_of_the_other_sizes(error: float) -> None:
+    """Their mean is rounded, which took for a spread left them without any."""
+    noisy = [0.4, 0.5, 0.6]
+    measured = curve(np.repeat([10, 20, 40, 80], 3), [*noisy, error, error, error, *noisy, *noisy])
+    drawn = measured.resample(20_000, np.random.default_rng(0))
+    np.testing.assert_allclose(drawn[:, 1].mean(), np.log(error), atol=0.005)
+    np.testing.assert_allclose(drawn[:, 1].std(), measured.log_stderr[1], rtol=0.03)
 
 
 def test_runs_of_one_seed_are_drawn_together() -> None:

@@ -23,6 +23,7 @@ from paredown.laws import (
     local_exponents,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore:beats_power_law judges:DeprecationWarning")
 SIZES = np.geomspace(100, 10_000, 8)
 # Amplitude, rate and asymptote of a curve of each law over SIZES.
 TRUE = {

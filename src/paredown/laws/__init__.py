@@ -6,32 +6,67 @@ Everything is a pure function of arrays. A curve (`curve`, or the `curve` of a `
 
 from __future__ import annotations
 
-from paredown.laws.claim_rules import ClaimVerdict as ClaimVerdict
-from paredown.laws.claim_rules import Finding as Finding
-from paredown.laws.claim_rules import Region as Region
-from paredown.laws.claim_rules import better_than as better_than
-from paredown.laws.claim_rules import correlated_above as correlated_above
-from paredown.laws.claim_rules import equivalent_to as equivalent_to
-from paredown.laws.claim_rules import no_worse_than as no_worse_than
-from paredown.laws.comparing import Contender as Contender
-from paredown.laws.comparing import LawComparison as LawComparison
-from paredown.laws.comparing import compare as compare
-from paredown.laws.curves import Curve as Curve
-from paredown.laws.curves import Estimate as Estimate
-from paredown.laws.curves import curve as curve
-from paredown.laws.exponents import LocalExponents as LocalExponents
-from paredown.laws.exponents import PowerLawTest as PowerLawTest
-from paredown.laws.exponents import beats_power_law as beats_power_law
-from paredown.laws.exponents import local_exponents as local_exponents
-from paredown.laws.fitting import LawFit as LawFit
-from paredown.laws.fitting import fit as fit
-from paredown.laws.forms import LAWS as LAWS
-from paredown.laws.forms import Law as Law
-from paredown.laws.frontier import MeasuredFrontier as MeasuredFrontier
-from paredown.laws.frontier import MeasuredRow as MeasuredRow
-from paredown.laws.frontier import pareto_frontier as pareto_frontier
-from paredown.laws.law_verdicts import Doubt as Doubt
-from paredown.laws.law_verdicts import LawVerdict as LawVerdict
-from paredown.laws.law_verdicts import PowerLawVerdict as PowerLawVerdict
-from paredown.laws.steepness import SteepnessTest as SteepnessTest
-from paredown.laws.steepness import steeper_than_random as steeper_than_random
+from paredown.laws.calibration import Strength, Weakness, calibrate
+from paredown.laws.claim_rules import (
+    ClaimVerdict,
+    Finding,
+    Region,
+    above,
+    below,
+    better_than,
+    correlated_above,
+    correlated_below,
+    equivalent_to,
+    judge_mean,
+    no_worse_than,
+)
+from paredown.laws.curves import Curve, Estimate, curve
+from paredown.laws.equal_exponents import ExponentTest, equal_exponents
+from paredown.laws.exponents import LocalExponents, PowerLawTest, beats_power_law, local_exponents
+from paredown.laws.fitting import LawFit, fit
+from paredown.laws.forms import LAWS, Law
+from paredown.laws.frontier import MeasuredFrontier, MeasuredRow, pareto_frontier
+from paredown.laws.law_comparison import Contender, LawComparison, compare
+from paredown.laws.law_verdicts import Doubt, LawVerdict, PowerLawVerdict
+from paredown.laws.steepness import SteepnessTest, steeper_than_random
+
+__all__ = [
+    "LAWS",
+    "ClaimVerdict",
+    "Contender",
+    "Curve",
+    "Doubt",
+    "Estimate",
+    "ExponentTest",
+    "Finding",
+    "Law",
+    "LawComparison",
+    "LawFit",
+    "LawVerdict",
+    "LocalExponents",
+    "MeasuredFrontier",
+    "MeasuredRow",
+    "PowerLawTest",
+    "PowerLawVerdict",
+    "Region",
+    "SteepnessTest",
+    "Strength",
+    "Weakness",
+    "above",
+    "beats_power_law",
+    "below",
+    "better_than",
+    "calibrate",
+    "compare",
+    "correlated_above",
+    "correlated_below",
+    "curve",
+    "equal_exponents",
+    "equivalent_to",
+    "fit",
+    "judge_mean",
+    "local_exponents",
+    "no_worse_than",
+    "pareto_frontier",
+    "steeper_than_random",
+]

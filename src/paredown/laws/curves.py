@@ -11,6 +11,7 @@ from scipy.stats import norm, t
 
 from paredown.errors import PareError
 from paredown.laws.forms import Array
+from paredown.standard_errors import standard_error
 
 # A spread estimated from few runs is mostly chance, and a size whose runs happen to agree would pull the whole fit to
 # itself. Each size's relative variance is therefore averaged with that of all sizes, which counts as this many runs.
@@ -79,7 +80,8 @@ class Curve:
             for row, values in enumerate(self.runs):
                 own = values[~np.isnan(values)]
                 picked = shared if self.paired else rng.integers(0, len(own), (draws, len(own)))
-                spread = own.std() / np.sqrt(len(own))
+                # Means drawn with replacement spread by sqrt((n - 1) / n) of the standard error (Efron 1979).
+                spread = standard_error(own) * np.sqrt(1 - 1 / len(own))
                 if spread > 0:
                     deviation[:, row] = (own[picked].mean(axis=1) - own.mean()) / spread
         return centre + deviation * self.log_stderr

@@ -1,16 +1,17 @@
-"""Local exponents along a curve, and whether a frontier beats the power law of random pruning."""
+"""Local exponents along a curve, and an earlier rule on whether a frontier beats the power law of random pruning."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from paredown.errors import PareError
-from paredown.laws.comparing import LawComparison, compare
 from paredown.laws.curves import BOOTSTRAP, Curve, Estimate, interval, percentile_limits
 from paredown.laws.fitting import LawFit, check_points, fit, weights
 from paredown.laws.forms import LAWS, Array
+from paredown.laws.law_comparison import LawComparison, compare
 from paredown.laws.law_verdicts import Doubt, PowerLawVerdict, describe_power_law_test
 from paredown.laws.least_squares import solve
 
@@ -87,10 +88,11 @@ class PowerLawTest:
 def beats_power_law(
     frontier: Curve, random: Curve, *, span: int = 3, draws: int = BOOTSTRAP, seed: int = 0
 ) -> PowerLawTest:
-    """Compare the end of a frontier with the power law of random subsets of the same sizes.
+    """Compare the end of a frontier with the power law of random subsets; use `steeper_than_random` instead.
 
-    Section 'Data pruning can beat power law scaling in practice', third prediction. If the random
-    curve itself falls faster than a power law it cannot serve as the yardstick, and the answer is "cannot tell".
+    Deprecated. The end of a frontier is where the initial set forces larger fractions on it, so that the end is flat
+    however fast the rest falls: on exact theory where the frontier does beat every power law this rule says that it
+    does not. `steeper_than_random` judges single runs at the sizes where nothing limits the frontier.
 
     Args:
         frontier: error of the best keep_fraction against kept size; four sizes or more.
@@ -98,6 +100,12 @@ def beats_power_law(
         span: sizes at the end of the frontier behind its exponent.
         draws, seed: of the bootstrap behind the intervals.
     """
+    warnings.warn(
+        "beats_power_law judges a frontier by its end, where the initial set limits it: use steeper_than_random, with "
+        "one row per run.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
     end = local_exponents(frontier, span=span, draws=draws, seed=seed)
     laws = compare(frontier, draws=draws, seed=seed)
     straight = fit(random, "power", draws=draws, seed=seed + 1)

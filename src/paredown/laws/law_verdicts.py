@@ -6,8 +6,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from paredown.laws.comparing import LawComparison
     from paredown.laws.exponents import PowerLawTest
+    from paredown.laws.law_comparison import LawComparison
 
 
 class LawVerdict(Enum):

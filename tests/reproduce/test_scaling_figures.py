@@ -12,18 +12,28 @@ import pytest
 from sklearn.datasets import load_digits
 
 from paredown.errors import PareError
-from paredown.reproduce import FIGURES, FigureTable, Setup, rehearse_figures
+from paredown.laws import ClaimVerdict, better_than, equivalent_to
+from paredown.laws.calibration import Strength, Weakness
+from paredown.reproduce import FIGURES, Claim, FigureTable, Setup, rehearse_figures
 from paredown.reproduce.data_folders import find_dataset
 from paredown.reproduce.figures import (
     fig1d,
-    fig_frontier_practice,
     fig_noise,
     fig_probe_strength,
     tab_duration,
     tab_ensembles,
 )
+from paredown.reproduce.judging import judge_points
 from paredown.reproduce.rehearsal import network_cost, rehearse
-from paredown.reproduce.scaling import add_laws, judge_exponents, judge_frontier, judge_level, scaling_sweep
+from paredown.reproduce.scaling import (
+    add_laws,
+    judge_exponential,
+    judge_exponents,
+    judge_frontier,
+    judge_level,
+    merge_sizes,
+    scaling_sweep,
+)
 from paredown.reproduce.setup import FigurePlan
 from paredown.sources import open_source
 from paredown.training import find_recipe
@@ -104,7 +114,7 @@ def made_up(pruned: Any, *, noise: float = 0.01, seeds: int = 4, label: str = "h
     """A sweep whose random subsets have error 2 n^-0.4 and whose pruned ones `pruned(n, f)`."""
     rng = np.random.default_rng(0)
     rows = []
-    for initial in (1000, 4000, 16_000, 64_000):
+    for initial in (1000, 2000, 4000, 8000, 16_000, 32_000, 64_000):
         for fraction in (0.25, 0.5, 1.0):
             kept = round(initial * fraction)
             for seed in range(seeds):
@@ -132,111 +142,203 @@ def test_equal_exponents_and_a_lower_level_are_found() -> None:
     assert judge_level(table).held
     frontier = table.where(kind="frontier")
     assert set(frontier["keep_fraction"][frontier["kept"] <= 16_000]) <= {0.25, 0.5}
-    assert not judge_frontier(table).held  # shifted power laws are power laws
+    assert not judge_frontier(table).held  # shifted power laws are not steeper
 
 
 def test_pruning_that_hurts_is_not_on_the_frontier() -> None:
     table = laws_of(lambda n, f: 3 * n**-0.3)
-    assert not judge_exponents(table).held
-    assert not judge_level(table).held
+    assert judge_exponents(table).verdict is NOT_TESTABLE  # no size is past the crossing
+    assert judge_level(table).verdict is CONTRADICTED
+    assert judge_frontier(table).verdict is NOT_TESTABLE
     np.testing.assert_array_equal(table.where(kind="frontier")["keep_fraction"], 1.0)
 
 
-def test_a_frontier_that_falls_exponentially_beats_the_power_law() -> None:
-    table = laws_of(lambda n, f: 0.1 * np.exp(-n / 4000) if f == 0.25 else 2 * n**-0.4, noise=0.005)
-    assert judge_frontier(table).held
-    laws = {row["law"]: row["aicc"] for row in table.where(kind="law").rows}
-    assert laws["exponential"] < laws["power"]
-    better = fig_frontier_practice.judge(table)[0]
-    assert better.held == (min(laws["power"], laws["power with asymptote"]) >= 6)
+def test_a_frontier_that_falls_exponentially_is_steeper() -> None:
+    table = laws_of(lambda n, f: (0.1 if f == 0.5 else 0.12) * np.exp(-n / 4000), noise=0.005)
+    claim = judge_frontier(table)
+    assert claim.held
+    assert claim.values["on_theory"] >= 0.8
+    assert claim.strength is not None
+    assert claim.strength.power >= 0.8
+    assert claim.strength.false_alarms <= 0.08  # 5 % of 300
+    assert judge_exponential(table).held
+    power_law = laws_of(lambda n, f: (1.0 if f == 0.5 else 1.2) * n**-0.4, noise=0.005)
+    assert judge_exponential(power_law).verdict is CONTRADICTED
+    noisy = judge_exponential(laws_of(lambda n, f: (1.0 if f == 0.5 else 1.2) * n**-0.4, noise=0.1))
+    assert noisy.verdict is CANNOT_TELL
+    assert noisy.strength is not None
+    assert noisy.strength.power < 0.8
+
+
+def test_equal_exponents_name_the_fractions_that_they_are_about() -> None:
+    """A quarter pays only at the largest sizes: too few to judge, so that the claim is about the half alone."""
+    claim = judge_exponents(laws_of(lambda n, f: 2 * (0.7 if f == 0.5 or n > 12_000 else 1.5) * n**-0.4, noise=0.02))
+    assert claim.claim.startswith("made up, el2n: at keep_fraction 0.5 error falls")
+    assert "fewer than three sizes past the crossing: 0.25 (1)" in claim.evidence
+    assert claim.held
+
+
+def test_equal_exponents_that_differ_are_contradicted_and_noise_decides_nothing() -> None:
+    steeper = judge_exponents(laws_of(lambda n, f: 30 * n**-0.8, noise=0.02))
+    assert steeper.verdict is CONTRADICTED
+    assert steeper.strength is not None
+    assert steeper.strength.power >= 0.8
+    assert steeper.strength.false_alarms <= 0.08
+    noisy = judge_exponents(laws_of(lambda n, f: 1.4 * n**-0.4, noise=0.2))
+    assert noisy.verdict is CANNOT_TELL
+
+
+def test_sizes_that_differ_by_rounding_are_one() -> None:
+    assert merge_sizes([468, 469, 937, 938, 1875, 468]).tolist() == [468, 468, 937, 937, 1875, 468]
+
+
+# --- claims from findings ------------------------------------------------------------------------------------------
+
+SPREAD = np.array([-1.0, 1.0, -1.0, 1.0, 0.5])
+
+
+def test_a_claim_has_its_numbers_and_its_strength() -> None:
+    found = {"a": better_than(-0.02 + 0.001 * SPREAD, points=2), "b": better_than(-0.03 + 0.001 * SPREAD, points=2)}
+    claim = judge_points("It is better.", found, rule="better than", effect=0.01, about="Errors")
+    assert claim.held
+    assert claim.evidence.startswith("Errors: 2 of 2 hold (b: -2.99 [")
+    assert claim.rule == "better than, below 0 points, at every one of 2 points"
+    assert [row["point"] for row in claim.numbers] == ["a", "b"]
+    assert claim.strength is not None
+    assert claim.strength.power >= 0.99
+    assert claim.strength.smallest_effect < 0.01
+    assert Claim.from_record(claim.record()) == claim
+
+
+def test_an_undecided_claim_says_how_many_seeds_it_takes() -> None:
+    claim = judge_points(
+        "They are equal.", {"all": equivalent_to(0.005 * SPREAD, 0.003)}, rule="equivalent to", effect=0.003, about="x"
+    )
+    assert claim.verdict is CANNOT_TELL
+    assert claim.strength is not None
+    assert claim.strength.power < 0.8
+    assert claim.strength.seeds_needed is not None
+    assert f"{claim.strength.seeds_needed} seeds are needed for 0.8." in claim.evidence
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "verdict", "weakness"),
+    [
+        (-0.05, 0.004, ClaimVerdict.HELD, None),
+        (0.05, 0.004, ClaimVerdict.CONTRADICTED, None),
+        (-0.05, 0.02, ClaimVerdict.CANNOT_TELL, Weakness.LITTLE_POWER),
+        (0.05, 0.02, ClaimVerdict.CANNOT_TELL, Weakness.LITTLE_POWER),
+        (0.0, 0.004, ClaimVerdict.CANNOT_TELL, None),
+    ],
+)
+def test_a_rule_without_power_decides_nothing(mean, spread, verdict, weakness) -> None:
+    """The effect named is one point of error, of which five seeds with a spread of two see little."""
+    found = {"all": better_than(mean + spread * SPREAD)}
+    claim = judge_points("It is better.", found, rule="better than", effect=0.01, about="x")
+    assert (claim.verdict, claim.weakness) == (verdict, weakness)
+    assert ("too weak" in claim.evidence) == (weakness is not None)
+    assert claim.evidence.count("power of") == (weakness is not None)
+    assert Claim.from_record(claim.record()) == claim
+
+
+def test_a_rule_with_false_alarms_decides_nothing() -> None:
+    found = {"all": better_than(-0.05 + 0.004 * SPREAD)}
+    for alarms, repeats, held in ((0.06, 2000, True), (0.07, 2000, False), (0.07, 300, True), (0.09, 300, False)):
+        strength = Strength(0.01, 1.0, alarms, 0.01, 5, 5, repeats)
+        claim = judge_points("x", found, rule="better than", effect=0.01, about="x", strength=strength)
+        assert claim.held == held
+        assert claim.weakness is (None if held else Weakness.FALSE_ALARMS)
+
+
+def test_without_points_nothing_is_testable() -> None:
+    claim = judge_points("It holds everywhere.", {}, rule="above", effect=0.1, about="x", note="No metric is steady.")
+    assert claim.verdict is NOT_TESTABLE
+    assert claim.evidence == "x: there is no such point here. No metric is steady."
 
 
 # --- verdicts on hand-made tables ----------------------------------------------------------------------------------
 
+HELD, CONTRADICTED = ClaimVerdict.HELD, ClaimVerdict.CONTRADICTED
+CANNOT_TELL, NOT_TESTABLE = ClaimVerdict.CANNOT_TELL, ClaimVerdict.NOT_TESTABLE
 
-@pytest.mark.parametrize(("small", "large", "held"), [(4, -5, True), (4, -1, False), (-4, -5, False)])
-def test_fig1d_wants_both_signs(small: float, large: float, held: bool) -> None:
-    table = FigureTable()
-    for strategy in ("hard", "easy"):
-        z = np.array([small, large]) if strategy == "hard" else np.array([5.0, 5.0])
-        table.add(
-            "difference",
-            data="made up",
-            strategy=strategy,
-            keep_fraction=0.25,
-            initial_size=np.array([100, 1000]),
-            difference=0.01 * z,
-            z=z,
-        )
-    first, second = fig1d.judge(table)
-    assert first.held == held
-    assert second.held
+
+def by_seed(
+    table: FigureTable, mean: float, spread: float = 0.001, *, column: str = "difference", **where: Any
+) -> None:
+    table.add_seeds("seed", columns={column: mean + spread * SPREAD}, **where)
 
 
 @pytest.mark.parametrize(
-    ("gains", "held"), [([-0.01, -0.02], (True, False, True)), ([-0.02, 0.01], (True, True, False))]
+    ("small", "large", "verdicts"),
+    [
+        (0.1, -0.02, [HELD, HELD, HELD]),
+        (-0.1, -0.02, [CONTRADICTED, HELD, HELD]),
+        (0.1, 0.02, [HELD, CONTRADICTED, HELD]),
+        (0.0001, -0.0001, [CANNOT_TELL, CANNOT_TELL, HELD]),
+    ],
 )
-def test_a_probe_stops_paying_where_its_gain_turns(gains: list[float], held: tuple[bool, ...]) -> None:
+def test_fig1d_judges_both_signs(small: float, large: float, verdicts: list[ClaimVerdict]) -> None:
     table = FigureTable()
-    for probe in ("random", "weak", "strong"):
-        table.add(
-            "error",
-            data="made up",
-            probe=probe,
-            initial_size=1000,
-            keep_fraction=np.array([0.5, 0.25]),
-            difference=np.array(gains),
-        )
-    table.add("strong minus weak", initial_size=1000, keep_fraction=0.25, difference=-0.04, difference_stderr=0.01)
-    assert tuple(claim.held for claim in fig_probe_strength.judge(table)) == held
+    for size, mean in ((100, small), (1000, large)):
+        by_seed(table, mean, data="made up", strategy="hard", keep_fraction=0.25, initial_size=size)
+        by_seed(table, 0.1, data="made up", strategy="easy", keep_fraction=0.25, initial_size=size)
+    assert [claim.verdict for claim in fig1d.judge(table)] == verdicts
+
+
+@pytest.mark.parametrize(("turn", "verdicts"), [(0.2, [HELD, HELD, CONTRADICTED]), (-0.2, [HELD, CONTRADICTED, HELD])])
+def test_a_probe_stops_paying_where_its_error_turns(turn: float, verdicts: list[ClaimVerdict]) -> None:
+    table = FigureTable()
+    table.add("error", data="made up")
+    for probe, level in (("random", 0.0), ("weak", 0.0), ("strong", -0.3)):
+        for fraction, further in ((0.5, 0.0), (0.25, turn)):
+            spread = 0.01 if fraction == 0.5 else -0.005  # the difference of two fractions has noise of its own
+            spread *= 2 if probe == "strong" else 1
+            at = {"probe": probe, "initial_size": 1000, "keep_fraction": fraction}
+            by_seed(table, level + further, spread, column="log_ratio", **at)
+    assert [claim.verdict for claim in fig_probe_strength.judge(table)] == verdicts
 
 
 def test_tab_duration_compares_with_equal_epochs() -> None:
-    table = FigureTable()
-    factors = np.array([0.0, 0.4, 1.0])
-    table.add(
-        "accuracy",
-        data="made up",
-        examples="prototypes",
-        matched_iterations=factors,
-        accuracy=0.9 + 0.01 * factors,
-        stderr=0.001,
-        gain=0.01 * factors,
-        gain_stderr=0.001,
-        seeds=4,
-    )
-    longer, enough = tab_duration.judge(table)
-    assert longer.held
-    assert not enough.held  # 0.6 points short, with a standard error of 0.14
-
-
-def test_tab_ensembles_wants_no_difference() -> None:
-    def of(gain: float) -> FigureTable:
+    def of(last: float, middle: float) -> list[ClaimVerdict]:
         table = FigureTable()
-        names = [*tab_ensembles.SINGLES, "ensemble"]
-        gains = np.array([0.0] * len(tab_ensembles.SINGLES) + [gain])
-        table.add("accuracy", data="x", examples=names, keep_fraction=0.8, gain=gains, gain_stderr=0.001)
-        return table
+        for number, (factor, gain) in enumerate(((0.0, 0.0), (0.4, middle), (1.0, last))):
+            where = {"examples": "prototypes", "matched_iterations": factor}
+            gains = gain + 0.0005 * number * SPREAD
+            table.add("accuracy", data="made up", **where, accuracy=0.9 + gain)
+            table.add_seeds("seed", **where, columns={"accuracy": 0.9 + gains, "gain": gains})
+        return [claim.verdict for claim in tab_duration.judge(table)]
 
-    assert tab_ensembles.judge(of(0.002))[0].held
-    assert not tab_ensembles.judge(of(0.02))[0].held
+    assert of(0.01, 0.01) == [HELD, HELD]
+    assert of(0.01, 0.004) == [HELD, CONTRADICTED]
+    assert of(-0.01, -0.01) == [CONTRADICTED, HELD]
+
+
+def test_tab_ensembles_wants_equivalence() -> None:
+    def of(gain: float, spread: float) -> ClaimVerdict:
+        table = FigureTable()
+        table.add("accuracy", data="x")
+        for name in (*tab_ensembles.SINGLES, "ensemble"):
+            own = (gain, spread) if name == "ensemble" else (0.0, 0.0001)
+            by_seed(table, *own, column="gain", examples=name, keep_fraction=0.8)
+        return tab_ensembles.judge(table)[0].verdict
+
+    assert of(0.001, 0.001) is HELD
+    assert of(0.02, 0.001) is CONTRADICTED
+    assert of(0.001, 0.02) is CANNOT_TELL  # no significant difference, and yet not equal
 
 
 def test_fig_noise_wants_a_loss_and_the_verdict_of_the_sweep() -> None:
-    table = FigureTable()
-    table.add(
-        "difference",
-        data="made up",
-        label_noise=np.array([0.0, 0.2]),
-        strategy="hard",
-        keep_fraction=0.5,
-        difference=np.array([-0.01, 0.05]),
-        z=np.array([-4.0, 9.0]),
-    )
-    table.add("advice", label_noise=0.2, strategy="hard", verdict="hurts", sentence="What a sweep says.")
-    assert [claim.held for claim in fig_noise.judge(table)] == [True, True]
-    table.rows[0]["z"] = 5.0
-    assert [claim.held for claim in fig_noise.judge(table)] == [False, True]
-    table.rows[-1]["verdict"] = "undecided"
-    assert [claim.held for claim in fig_noise.judge(table)] == [False, False]
-    assert fig_noise.judge(table)[1].values["advice"] == ["What a sweep says."]
+    def of(clean: float, said: str) -> list[ClaimVerdict]:
+        table = FigureTable()
+        table.add("difference", data="made up")
+        for noise, mean in ((0.0, clean), (0.2, 0.05)):
+            by_seed(table, mean, label_noise=noise, strategy="hard", keep_fraction=0.5)
+        table.add("advice", label_noise=0.2, strategy="hard", verdict=said, sentence="What a sweep says.")
+        claims = fig_noise.judge(table)
+        assert claims[0].counted_in == "fig1d"
+        assert claims[2].values["advice"] == ["What a sweep says."]
+        return [claim.verdict for claim in claims]
+
+    assert of(-0.01, "hurts") == [HELD, HELD, HELD]
+    assert of(0.01, "undecided") == [CONTRADICTED, HELD, CANNOT_TELL]
+    assert of(0.01, "pays") == [CONTRADICTED, HELD, CONTRADICTED]

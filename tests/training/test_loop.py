@@ -482,7 +482,7 @@ def test_weights_are_taken_up_again(images, tmp_path) -> None:
     other = build_network(recipe, two, np.arange(160), seed=9).state_dict()
     assert other["network.13.weight"].shape[0] == 2  # a new last layer
     np.testing.assert_array_equal(other["network.0.weight"], weights(first)["network.0.weight"])
-    with pytest.raises(PareError, match="do not fit the network"):
+    with pytest.raises(PareError, match="do not fit the model"):
         build_network(recipe.but(network_options={"width": 8}), images, np.arange(160), seed=0)
     with pytest.raises(PareError, match="there is no such file"):
         build_network(recipe.but(pretrained="nowhere.pt"), images, np.arange(160), seed=0)

@@ -6,15 +6,22 @@ paints it. Figures with real data say what they need (`NEEDS`) and what they tra
 
 from __future__ import annotations
 
-from paredown.reproduce.base import SIZES as SIZES
-from paredown.reproduce.base import Claim as Claim
-from paredown.reproduce.base import ClaimVerdict as ClaimVerdict
-from paredown.reproduce.base import Figure as Figure
-from paredown.reproduce.base import FigureTable as FigureTable
-from paredown.reproduce.base import Size as Size
-from paredown.reproduce.rehearsal import PlannedTraining as PlannedTraining
-from paredown.reproduce.runner import FIGURES as FIGURES
-from paredown.reproduce.runner import FigureResult as FigureResult
-from paredown.reproduce.runner import rehearse_figures as rehearse_figures
-from paredown.reproduce.runner import reproduce_figures as reproduce_figures
-from paredown.reproduce.setup import Setup as Setup
+from paredown.reproduce.base import SIZES, Claim, ClaimVerdict, Figure, FigureTable, Size
+from paredown.reproduce.rehearsal import PlannedTraining
+from paredown.reproduce.runner import FIGURES, FigureResult, rehearse_figures, reproduce_figures
+from paredown.reproduce.setup import Setup
+
+__all__ = [
+    "FIGURES",
+    "SIZES",
+    "Claim",
+    "ClaimVerdict",
+    "Figure",
+    "FigureResult",
+    "FigureTable",
+    "PlannedTraining",
+    "Setup",
+    "Size",
+    "rehearse_figures",
+    "reproduce_figures",
+]

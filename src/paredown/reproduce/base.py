@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from paredown.laws.calibration import Strength, Weakness
 from paredown.laws.claim_rules import ClaimVerdict
 from paredown.standard_errors import standard_error
 
@@ -23,12 +24,15 @@ class Size:
     draws: int  # independent draws behind every simulated dot
     dots: int  # simulated dots along a curve
     points: int  # of a theory curve, and of each side of a heat map
+    summary: str
 
 
 SIZES = {
-    "tiny": Size(n_features=50, draws=3, dots=2, points=12),  # to see that it runs
-    "cpu": Size(n_features=200, draws=10, dots=6, points=60),
-    "paper": Size(n_features=200, draws=100, dots=10, points=120),  # N and draws of the paper
+    "tiny": Size(n_features=50, draws=3, dots=2, points=12, summary="does it run?"),
+    "cpu": Size(n_features=200, draws=20, dots=6, points=60, summary="for two cores"),
+    # As `cpu` where a figure has no larger size.
+    "overnight": Size(n_features=200, draws=20, dots=6, points=60, summary="more of the same"),
+    "paper": Size(n_features=200, draws=200, dots=10, points=120, summary="as in the paper, its N and draws"),
 }
 
 
@@ -39,6 +43,9 @@ class Figure(NamedTuple):
     shows: str
 
 
+EXACT = "exact solution, without noise"
+
+
 @dataclass(frozen=True)
 class Claim:
     """A claim of the paper, the verdict, and one sentence with the numbers that decided it."""
@@ -47,20 +54,50 @@ class Claim:
     verdict: ClaimVerdict
     evidence: str
     values: Mapping[str, Any] = field(default_factory=dict, compare=False)  # numbers of the sentence; not in records
+    rule: str = ""  # that judged it, with its margin
+    numbers: tuple[Mapping[str, str], ...] = ()  # a row of text for every point that was judged
+    unit: str = ""  # of the numbers and of the strength
+    over: str = "seeds"  # what was repeated: seeds, parts of the examples, classes, clusterings
+    strength: Strength | None = None  # what the rule could see in these data
+    qualifier: str = ""  # what a verdict needs beside it: "in the limit", "refined"
+    counted_in: str = ""  # the figure that has the same claim on the same runs, if there is one: it counts once
+    weakness: Weakness | None = None  # of the rule, if it turned what the numbers say into "cannot tell"
+
+    @classmethod
+    def exact(cls, claim: str, held: bool, evidence: str, **values: Any) -> Claim:
+        """A claim on exact solutions: without noise there are no error rates."""
+        return replace(cls.judged(claim, held, evidence, **values), rule=EXACT)
 
     @classmethod
     def judged(cls, claim: str, held: Any, evidence: str, **values: Any) -> Claim:
-        """A claim whose verdict is a truth value; None says that the data cannot tell."""
+        """A claim whose verdict is a truth value; None: cannot tell. Figures use `exact` or a rule."""
         if held is None:
             return cls(claim, ClaimVerdict.CANNOT_TELL, evidence, values)
         return cls(claim, ClaimVerdict.HELD if held else ClaimVerdict.CONTRADICTED, evidence, values)
+
+    @classmethod
+    def not_testable(cls, claim: str, evidence: str, **values: Any) -> Claim:
+        """A claim that these data, whatever their noise, say nothing about."""
+        return cls(claim, ClaimVerdict.NOT_TESTABLE, evidence, values)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Claim:
         """A claim as `record` wrote it; records of earlier versions only say whether it held."""
         if "verdict" not in record:
             return cls.judged(record["claim"], record["held"], record["evidence"])
-        return cls(record["claim"], ClaimVerdict(record["verdict"]), record["evidence"])
+        more = {name: record[name] for name in ("rule", "unit", "over", "qualifier", "counted_in") if name in record}
+        if "numbers" in record:
+            more["numbers"] = tuple(record["numbers"])
+        if "strength" in record:
+            more["strength"] = Strength.from_record(record["strength"])
+        if "weakness" in record:
+            more["weakness"] = Weakness(record["weakness"])
+        return cls(record["claim"], ClaimVerdict(record["verdict"]), record["evidence"], **more)
+
+    @property
+    def told(self) -> str:
+        """The verdict with what it needs beside it."""
+        return self.verdict.value + (f", {self.qualifier}" if self.qualifier else "")
 
     @property
     def held(self) -> bool:
@@ -69,7 +106,13 @@ class Claim:
 
     def record(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"claim": self.claim, "held": self.held, "verdict": self.verdict.value, "evidence": self.evidence}
+        record = {"claim": self.claim, "held": self.held, "verdict": self.verdict.value, "evidence": self.evidence}
+        more = {"rule": self.rule, "unit": self.unit, "numbers": [dict(row) for row in self.numbers]}
+        more |= {"over": "" if self.over == "seeds" else self.over}
+        more |= {"qualifier": self.qualifier, "counted_in": self.counted_in}
+        more |= {"weakness": "" if self.weakness is None else self.weakness.value}
+        record |= {name: value for name, value in more.items() if value}
+        return record if self.strength is None else {**record, "strength": self.strength.record()}
 
 
 class FigureTable:
@@ -80,6 +123,13 @@ class FigureTable:
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self.rows: list[dict[str, Any]] = [dict(row) for row in rows]
+
+    def add_seeds(
+        self, kind: str, *, seeds: ArrayLike | None = None, columns: Mapping[str, ArrayLike], **where: Any
+    ) -> None:
+        """Append one row per seed for columns that have a number for each; the rows that verdicts are made from."""
+        number = len(np.asarray(next(iter(columns.values()))))
+        self.add(kind, **where, seed=np.arange(number) if seeds is None else seeds, **columns)
 
     def add(self, kind: str, **columns: Any) -> None:
         """Append one row per element of the columns, which broadcast against each other."""

@@ -15,16 +15,34 @@ import numpy as np
 from paredown.errors import PareError
 from paredown.files import write_whole
 from paredown.ids import hash_ids
+from paredown.reproduce.teachers import relabel
 from paredown.scores import Labels
 from paredown.sources import ArrayImages, open_source
 
 SMALL_IMAGES = ("mnist", "fashion_mnist")
 SMALL_FEATURES = ("cifar10_features", "fashion_mnist")
+# After the name of a data set:
+TAUGHT = "_taught"  # the same inputs with the labels of a network that was trained on it
+TAILED = "_tailed"  # its first class whole, the last cut down to a tenth, those between on an exponential
+FIRST, REST = "_first", "_rest"  # of small images, the first half of the classes, and the other half
+_VARIANTS = {TAUGHT: "labels of a teacher", TAILED: "long-tailed", FIRST: "first classes", REST: "other classes"}
+_TAIL = 10.0
+_WHOLE = 0.9  # of a class of mean size, as not all classes have as many
+SMALL_TAUGHT = {
+    "tiny": (f"digits{TAUGHT}",),
+    "cpu": tuple(f"{name}{TAUGHT}" for name in (*SMALL_FEATURES, "digits")),
+}
+SMALL_TAILED = {size: tuple(name.replace(TAUGHT, TAILED) for name in names) for size, names in SMALL_TAUGHT.items()}
 
 
 def by_size(cpu: Sequence[str], paper: str) -> dict[str, tuple[str, ...]]:
     """The data sets that a figure takes at each size, the best first; the digits are always there."""
     return {"tiny": ("digits",), "cpu": (*cpu, "digits"), "paper": (paper,)}
+
+
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_FASHION = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+_CLASS_NAMES = {"cifar10": _CIFAR10, "cifar10_features": _CIFAR10, "fashion_mnist": _FASHION}
 
 
 class _Facts(NamedTuple):
@@ -81,24 +99,60 @@ class Dataset:
 
     @property
     def title(self) -> str:
-        return DATA[self.name].title
+        return self._facts.title + (f", {_VARIANTS[self.variant]}" if self.variant else "")
+
+    @property
+    def inputs(self) -> str:
+        """The name of the data set that it is made of."""
+        return _made_of(self.name)
+
+    @property
+    def variant(self) -> str:
+        """What was made of that; empty for the data set itself."""
+        return self.name.removeprefix(self.inputs)
+
+    @property
+    def class_sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """How many examples a long-tailed set has of each class."""
+        shares = _TAIL ** -np.linspace(0, 1, self.classes)
+        return np.floor(_WHOLE * self._facts.examples / self.classes * shares).astype(np.int64)
 
     @property
     def examples(self) -> int:
         """How many training examples there are."""
-        return min(DATA[self.name].examples, self.limit or DATA[self.name].examples)
+        whole = self._facts.examples
+        if self.variant == TAILED:
+            whole = int(self.class_sizes.sum())
+        elif self.variant in (FIRST, REST):
+            whole = _half(whole)
+        return min(whole, self.limit or whole)
 
     @property
     def classes(self) -> int:
-        return DATA[self.name].classes
+        return self._facts.classes
+
+    def class_name(self, code: int) -> str:
+        """What a class is called, for a picture; its number where that is its name."""
+        known = _CLASS_NAMES.get(self.inputs)
+        return f"class {code}" if known is None or self.variant in (FIRST, REST) else known[code]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of one image, or (dimensions,) where there are only features."""
-        return DATA[self.name].shape
+        return self._facts.shape
+
+    @property
+    def _facts(self) -> _Facts:
+        return DATA[self.inputs]
+
+    @property
+    def has_images(self) -> bool:
+        """Whether it is there as images too; what was relabelled or thinned out is there as features alone."""
+        return self.variant not in (TAUGHT, TAILED)
 
     def images(self, encoder: str = "auto") -> dict[str, str]:
         """`[data]` of a sweep whose students see images; `encoder` makes features of them for metrics that need it."""
+        assert self.has_images, f"{self.title}: only there as features"
         if self.limit is not None:
             raise PareError(f"{self.title}: a part of it is only there as features.")
         return {"source": self.location, "encoder": encoder}
@@ -108,7 +162,7 @@ class Dataset:
         """What `open_source` opens as images."""
         if self.folder is None:
             return f"{self.name}:"
-        opened_as = "mnist" if self.name == "digits" else self.name
+        opened_as = "mnist" if self.inputs == "digits" else self.inputs
         return f"{opened_as}:{self.folder}"
 
     def features(self) -> dict[str, str]:
@@ -119,8 +173,9 @@ class Dataset:
         folder = self.parts / f"{self.name}-{self.examples}"
         names = {"source": "train", "labels": "train_labels", "test": "test", "test_labels": "test_labels"}
         if self.folder is not None and not folder.exists():
+            splits = relabel(dict(self._vectors())) if self.variant == TAUGHT else dict(self._vectors())
             with write_whole(folder, folder=True) as part:
-                for split, (values, labels) in self._vectors():
+                for split, (values, labels) in splits.items():
                     rows = self.rows() if split == "train" else np.arange(len(labels))
                     np.save(part / f"{split}.npy", values[rows].astype(np.float32))
                     np.save(part / f"{split}_labels.npy", labels[rows])
@@ -137,8 +192,13 @@ class Dataset:
 
     def rows(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The rows of the training set that belong to it, ascending: all, or as many as `limit`, drawn by hash."""
-        whole = DATA[self.name].examples
+        whole = _half(self._facts.examples) if self.variant in (FIRST, REST) else self._facts.examples
         order = np.argsort(hash_ids(np.arange(whole), seed=0x5AB5), kind="stable")
+        if self.variant == TAILED:
+            _, labels = dict(self._vectors())["train"]
+            of_class = [np.flatnonzero(labels[order] == code) for code in range(self.classes)]
+            few = [places[:size] for places, size in zip(of_class, self.class_sizes, strict=True)]
+            order = order[np.sort(np.concatenate(few))]
         return np.sort(order[: self.examples])
 
     def _vectors(self) -> Iterator[tuple[str, tuple[Any, Any]]]:
@@ -164,15 +224,50 @@ def find_dataset(names: Sequence[str], given: Path | None, parts: Path, *, rehea
     for name in names:
         if name == "none":
             return Dataset(name, None, parts)
-        if name == "digits":
+        inputs = _made_of(name)
+        if inputs != name and name.removeprefix(inputs) in (FIRST, REST):
+            try:
+                whole = find_dataset([inputs], given, parts)
+            except PareError:
+                continue
+            return Dataset(name, _write_half(whole, name.endswith(FIRST), parts / name), parts)
+        if inputs == "digits":
             return Dataset(name, _write_digits(parts / "digits"), parts)
-        for folder in (None if given is None else given / name, DATA[name].usual):
+        for folder in (None if given is None else given / inputs, DATA[inputs].usual):
             if folder is not None and Path(folder).is_dir():
                 return Dataset(name, Path(folder), parts)
-    known = {name: DATA[name] for name in names}
+    known = {inputs: DATA[inputs] for inputs in map(_made_of, names)}
     asked = " or ".join(f"{n} ({facts.title}{facts.files and f': {facts.files}'})" for n, facts in known.items())
     where = "a folder of data sets (--data), with one of these folders in it" if given is None else f"{given} to have"
     raise PareError(f"this needs {where}: {asked}.")
+
+
+def _made_of(name: str) -> str:
+    return next((name.removesuffix(variant) for variant in _VARIANTS if name.endswith(variant)), name)
+
+
+def _half(examples: int) -> int:
+    """How many training examples are taken of one half of the classes, as these need not be equally large."""
+    return int(_WHOLE * examples / 2)
+
+
+def _write_half(whole: Dataset, first: bool, folder: Path) -> Path:
+    """The images of one half of the classes as files in MNIST's format; of those for training the first by hash."""
+    if folder.is_dir():
+        return folder
+    middle = whole.classes // 2
+    with write_whole(folder, folder=True) as part:
+        for split, name in (("train", "train"), ("test", "t10k")):
+            images = open_source(whole.location, split=split)
+            assert isinstance(images, ArrayImages)
+            assert isinstance(images.labels, Labels)
+            codes = images.labels.codes
+            rows = np.flatnonzero((codes < middle) == first)
+            if split == "train":
+                rows = np.sort(rows[np.argsort(hash_ids(rows, seed=0x5AB5), kind="stable")][: _half(whole.examples)])
+            _write_idx(part / f"{name}-images-idx3-ubyte", images.pixels[rows].reshape(len(rows), *whole.shape[:2]))
+            _write_idx(part / f"{name}-labels-idx1-ubyte", codes[rows].astype(np.uint8))
+    return folder
 
 
 def _write_digits(folder: Path) -> Path:

@@ -58,3 +58,40 @@ def draw_frontier(axes: Any, size: Any, test_error: Any) -> None:
     """The lowest error at each size, as a broad red line behind the curves it is made of."""
     style = {"color": FRONTIER_COLOR, "linewidth": 5, "alpha": 0.3, "zorder": 0}
     axes.plot(size, 100 * test_error, label="frontier", **style)
+
+
+def mark_limits(axes: Any, bound: FigureTable) -> None:
+    """Rings around points of a frontier at which the smallest fraction is the best, so that the initial set binds."""
+    style = {"facecolors": "none", "edgecolors": FRONTIER_COLOR, "s": 90, "linewidths": 1.3, "zorder": 6}
+    if len(bound):
+        axes.scatter(bound["kept"], 100 * bound["test_error"], label="limited: no smaller fraction", **style)
+
+
+def break_axis(axes: Any, lowest: float, at: float, top: float) -> None:
+    """A linear vertical axis up to `top` whose part below `at`, if anything is there, is pressed into a strip."""
+    if lowest >= at:
+        axes.set_ylim(at, top)
+        return
+    from matplotlib.ticker import MaxNLocator
+
+    bottom = lowest - 0.06 * (at - lowest)
+    press = _STRIP * (top - at) / (at - bottom)
+    axes.set_yscale(
+        "function",
+        functions=(
+            lambda y: np.where(y < at, at + press * (y - at), y),
+            lambda y: np.where(y < at, at + (y - at) / press, y),
+        ),
+    )
+    axes.set_ylim(bottom, top)
+    above, below = MaxNLocator(7).tick_values(at, top), MaxNLocator(3).tick_values(bottom, at)
+    gap = 0.04 * (top - at) / press
+    ticks = [*(y for y in below if bottom <= y < at - gap), *(y for y in above if at <= y <= top)]
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.axhline(at, color="#444444", linewidth=1, linestyle=(0, (1, 3)))
+    place = {"transform": axes.get_yaxis_transform(), "ha": "left", "va": "top", "fontsize": 7, "color": "#444444"}
+    axes.text(0.01, at, f"below: scale 1 : {1 / press:.2g}", **place)
+
+
+_STRIP = 0.3  # height of what is pressed together, as a share of the rest

@@ -29,6 +29,7 @@ from paredown.sources.image_decoding import Skipped, decode_image
 
 NEEDS = {**benchmark.NEEDS, "images": by_size(("cifar10", "fashion_mnist"), "imagenet")}
 SHOWN_TITLES = {"el2n": "EL2N", **{name: METRIC_TITLES[name] for name in COMPARED_METRICS if name in METRICS}}
+SHOWN_TITLES["variation_ratio"] = METRIC_TITLES["active_learning"]  # as which it is scored below the paper's size
 _THUMBNAIL = 48  # pixels of a picture's side at most
 _ENCODED = 224
 _GAP = 2  # white pixels between pictures
@@ -54,25 +55,48 @@ def _training_data(setup: Setup) -> tuple[Dataset, Dataset]:
     return benchmark.training_set(setup, main), images
 
 
+def images_of(setup: Setup) -> Dataset:
+    """The data set whose images are shown."""
+    return _training_data(setup)[1]
+
+
 def plan_scores(setup: Setup, metrics: Sequence[str]) -> FigurePlan:
     """The scorings of the benchmark of metrics that some metrics are found in."""
     main, images = _training_data(setup)
-    return FigurePlan(scorings=_scorings(setup, main, metrics), datasets=(main, images))
+    scored = {}
+    for repeat in benchmark.repeats(setup):
+        found = _scorings(setup, main, metrics, repeat)
+        scored |= {f"{name}, {repeat}": scoring for name, scoring in found.items()}
+    return FigurePlan(scorings=scored, datasets=(main, images))
 
 
-def _scorings(setup: Setup, main: Dataset, metrics: Sequence[str]) -> dict[str, SharedScoring]:
+def _scorings(setup: Setup, main: Dataset, metrics: Sequence[str], repeat: int) -> dict[str, SharedScoring]:
     """EL2N is that of several models."""
-    found = benchmark.scorings(setup, main)
+    found = benchmark.scorings(setup, main, repeat)
     return {
         name: scoring for name, scoring in found.items() if name != "one probe" and set(scoring.metrics) & set(metrics)
     }
 
 
-def find_images(setup: Setup, metrics: Sequence[str]) -> ImagesToShow:
+def add_each(
+    table: FigureTable, setup: Setup, metrics: Sequence[str], classes: Sequence[int], *, shown: int
+) -> ImagesToShow:
+    """Add the extremes of some classes, these from one scoring after the other: luck in scoring counts over classes.
+
+    Returns what the first scoring found.
+    """
+    repeats = benchmark.repeats(setup)
+    each = [find_images(setup, metrics, repeat) for repeat in repeats]
+    for number, code in enumerate(classes):
+        add_extremes(table, each[number % len(each)], [code], shown=shown)
+    return each[0]
+
+
+def find_images(setup: Setup, metrics: Sequence[str], repeat: int = 0) -> ImagesToShow:
     """Score the training set and open its images."""
     main, data = _training_data(setup)
     scored = {}
-    for scoring in _scorings(setup, main, metrics).values():
+    for scoring in _scorings(setup, main, metrics, repeat).values():
         done = setup.score(scoring)
         scored |= {metric: done[metric] for metric in scoring.metrics if metric in metrics}
     images = open_source(data.location)

@@ -16,6 +16,7 @@ import numpy as np
 from paredown.errors import PareError, unknown_name
 from paredown.evaluate import count_flops, count_training_flops
 from paredown.metrics import METRICS
+from paredown.metrics.subset_training import DEFAULT_MEMBERS
 from paredown.reproduce.data_folders import DATA, Dataset
 from paredown.reproduce.setup import FigurePlan
 from paredown.reproduce.trained_networks import as_recipe
@@ -25,6 +26,7 @@ from paredown.sweeps.settings import Settings
 from paredown.sweeps.sweep_duration import student_workload
 from paredown.training import Examples, Recipe, find_recipe, train
 
+_ON_SUBSETS = ("memorization", "influence_max", "influence_sum_abs")  # of networks on 70 % of the examples each
 _BATCH = 4  # images that are passed through a network to see that it learns from them
 
 
@@ -74,7 +76,7 @@ def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[PlannedTrain
     for metric in settings.grid.metric:
         scorer = settings.probe.find(metric)
         sets = sum(scoring.metric == metric for scoring in scorings(runs))
-        if scorer.scores is None and scorer.metric and "training" in METRICS[scorer.metric].needs:
+        if sets and scorer.scores is None and scorer.metric and "training" in METRICS[scorer.metric].needs:
             rehearsed.append(_probes(name, metric, scorer.options, dataset, sets))
     return rehearsed
 
@@ -82,7 +84,8 @@ def _sweep(name: str, settings: Settings, dataset: Dataset) -> list[PlannedTrain
 def _probes(name: str, metric: str, options: Mapping[str, Any], dataset: Dataset, initial_sets: int) -> PlannedTraining:
     recipe = find_recipe(options.get("recipe", "mlp"))
     weights, _ = network_cost(recipe, dataset)
-    members = int(options.get("members", recipe.probe_members))
+    usual = DEFAULT_MEMBERS if metric.split(", ")[0] in _ON_SUBSETS else recipe.probe_members
+    members = int(options.get("members", usual))
     return PlannedTraining(name, f"probe ({metric})", dataset.name, recipe.name, weights, members * initial_sets, None)
 
 
@@ -95,7 +98,7 @@ class NetworkCost(NamedTuple):
 
 def network_cost(recipe: Recipe, dataset: Dataset) -> NetworkCost:
     """Build the network for the data set's classes and take one step on made-up examples."""
-    return _network_cost(json.dumps(recipe.settings()), dataset.name)
+    return _network_cost(json.dumps(recipe.settings()), dataset.inputs)
 
 
 @lru_cache(maxsize=64)

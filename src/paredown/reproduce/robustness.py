@@ -59,11 +59,11 @@ def plan(setup: Setup) -> FigurePlan:
         setup,
         data.images("swav") if setup.scale == "paper" else data.images(),
         scoring,
-        steps=setup.choose(tiny=60, cpu=600, paper=0),
+        steps=setup.choose(tiny=60, cpu=600, overnight=3000, paper=0),
         keep_fraction=fractions,
         strategy=["hard", "easy"],
         metric=["prototypes"],
-        seed=setup.seeds(setup.choose(tiny=2, cpu=3, paper=2)),  # the paper has one; two give an error bar
+        seed=setup.seeds(setup.choose(tiny=2, cpu=6, paper=2)),  # the paper has one; two give an error bar
     )
     return FigurePlan(sweeps={"students": config}, scorings={"prototypes": scoring}, datasets=(data, embeddings))
 

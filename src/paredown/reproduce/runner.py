@@ -37,6 +37,7 @@ FIGURES: dict[str, Figure] = {
     "fig3": Figure("Fig. 3", "test error against the number kept on real data, with exponents and the Pareto frontier"),
     "fig4a": Figure("Fig. 4A", "transfer learning: pruning the data of fine-tuning"),
     "fig4b": Figure("Fig. 4B", "transfer learning: pruning the data of pretraining"),
+    "fig_pretrained": Figure("Fig. 4A", "what pruning costs a network that is pretrained, and one that is not"),
     "fig5a": Figure("Fig. 5A", "how far the metrics agree: rank correlations of their scores, clustered"),
     "fig5bc": Figure("Fig. 5B and C, Table 1", "test accuracy after keeping the hardest by every metric"),
     "fig6a": Figure("Fig. 6A", "clusters of the self-supervised metric against classes"),
@@ -58,6 +59,9 @@ FIGURES: dict[str, Figure] = {
     "tab_duration": Figure("appendix", "training longer on less: the matched-iterations factor"),
     "fig_ood": Figure("appendix", "accuracy out of distribution and likeness to humans after pruning"),
     "fig_shape_bias": Figure("appendix", "shape against texture, by category, after pruning"),
+    "fig_unbounded": Figure(
+        "not in it", "Fig. 3 on initial sets without end: deformed images, true and teacher labels"
+    ),
     "fig_noise": Figure("not in it", "when not to keep the hardest: labels that are wrong"),
 }
 
@@ -117,7 +121,7 @@ def reproduce_figures(
     with locked(out):
         claim_folder(out, "set of figures", earlier=[f"{name}.json" for name in FIGURES])
         clear_below(out)
-        setups = {name: Setup(size, seed, out / "parts", _needs(name, size), given, workers) for name in names}
+        setups = {name: Setup.at_size(size, seed, out / "parts", _needs(name, size), given, workers) for name in names}
         settings = {name: _settings(setup) for name, setup in setups.items()}
         complete = {} if overwrite else {name: _read(name, out, settings[name]) for name in names}
         results = []
@@ -134,7 +138,7 @@ def rehearse_figures(
     names = _checked(names, size)
     rehearsed: dict[str, list[PlannedTraining]] = {}
     for name in track(names, "rehearsing", total=len(names)):
-        setup = Setup(size, 0, Path("parts"), _needs(name, size), rehearsal=True)
+        setup = Setup.at_size(size, 0, Path("parts"), _needs(name, size), rehearsal=True)
         figure = import_module(f"paredown.reproduce.figures.{name}")
         if setup.needs:
             rehearsed[name] = rehearse(figure.plan(setup))
@@ -154,6 +158,7 @@ def _checked(names: Iterable[str], size: str) -> list[str]:
 def _needs(name: str, size: str) -> dict[str, tuple[str, ...]]:
     """For every role of a figure's data, the data sets it takes at a size, the best first; none for theory."""
     needs = getattr(import_module(f"paredown.reproduce.figures.{name}"), "NEEDS", {})
+    size = "cpu" if size == "overnight" else size
     return {role: tuple(by_size[size]) for role, by_size in needs.items() if size in by_size}
 
 
@@ -161,7 +166,8 @@ def _settings(setup: Setup) -> dict[str, Any]:
     """All that a figure's data depend on."""
     of_theory = {} if setup.needs else asdict(setup.size)
     found = {f"data ({role})": setup.dataset(role).name for role in setup.needs}
-    return {"size": setup.scale, "seed": setup.seed, **of_theory, **found, "version": __version__}
+    size = "overnight" if setup.overnight else setup.scale
+    return {"size": size, "seed": setup.seed, **of_theory, **found, "version": __version__}
 
 
 def _files(name: str, out: Path) -> tuple[Path, Path, Path]:

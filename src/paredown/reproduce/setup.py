@@ -37,6 +37,7 @@ class SharedScoring:
     data: Mapping[str, str]  # as in `[data]` of a sweep; `ids` is a file of ids in place of the source's own
     metrics: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
+    repeat: int = 0  # which of several drawings of networks and clusters, so that luck in scoring counts
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,9 @@ class FigurePlan:
 
     def dataset(self, data: Mapping[str, str]) -> Dataset:
         """The data set that a `[data]` belongs to."""
-        known = {source: d for d in self.datasets for source in (d.location, d.features()["source"])}
+        known = {d.location: d for d in self.datasets if d.has_images} | {
+            d.features()["source"]: d for d in self.datasets
+        }
         assert data["source"] in known, f"a plan uses {data['source']} and does not list it"
         return known[data["source"]]
 
@@ -78,14 +81,22 @@ class Setup:
     workers: int | None = None  # processes; one per core if None
     track: Track = silent
     rehearsal: bool = False  # nothing is trained, and data need not be there
+    overnight: bool = False  # the scale is `cpu`, and what `choose` is given for `overnight` replaces that of `cpu`
 
     @property
     def size(self) -> Size:
         """How large simulations of perceptrons are."""
         return SIZES[self.scale]
 
-    def choose(self, *, tiny: T, cpu: T, paper: T) -> T:
+    @classmethod
+    def at_size(cls, size: str, *args: Any, **settings: Any) -> Setup:
+        """At one of `SIZES`: `overnight` is the scale `cpu` with its data, and more work where a figure says so."""
+        return cls("cpu" if size == "overnight" else size, *args, overnight=size == "overnight", **settings)
+
+    def choose(self, *, tiny: T, cpu: T, paper: T, overnight: T | None = None) -> T:
         """What belongs to the size."""
+        if self.overnight and overnight is not None:
+            return overnight
         return {"tiny": tiny, "cpu": cpu, "paper": paper}[self.scale]
 
     def seeds(self, number: int) -> list[int]:
@@ -110,7 +121,7 @@ class Setup:
 
     def scores_file(self, scoring: SharedScoring) -> Path:
         """Where the scores are, or will be: `[probe.NAME] scores = FILE` of a sweep that prunes by them."""
-        named = {"data": dict(scoring.data), "options": dict(scoring.options), "seed": self.seed}
+        named = {"data": dict(scoring.data), "options": dict(scoring.options), "seed": self.seed + scoring.repeat}
         named["metrics"] = list(scoring.metrics)
         return self.parts / f"scores-{digest(named, 20)}" / "scores.parquet"
 
@@ -125,7 +136,7 @@ class Setup:
             scores = score_all(
                 open_source(data["source"], **columns),
                 metrics=scoring.metrics,
-                seed=self.seed,
+                seed=self.seed + scoring.repeat,
                 encoder=data.get("encoder", "auto"),
                 checkpoint=folder / "unfinished",
                 track=self.track,

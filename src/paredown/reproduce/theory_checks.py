@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import t as student_t
 
+from paredown.laws.claim_rules import Region, judge_mean
 from paredown.perceptron import simulate
 from paredown.reproduce.base import Claim, FigureTable, pick
+from paredown.reproduce.judging import PERCENT, judge_points
 from paredown.reproduce.setup import Setup
 from paredown.theory import solve
 
-# Two-sided 99.73 %, three standard errors of a Gaussian; with few draws Student's t needs more for the same certainty.
-_TAIL = 0.00135
-_ALLOWED_OUTSIDE = 0.05
+_MARGIN = 0.05  # of log test error, up to which simulations match the theory
 
 
 def add_dots(table: FigureTable, setup: Setup, points: Sequence[Mapping[str, Any]], *, timed: bool = False) -> None:
@@ -24,7 +23,7 @@ def add_dots(table: FigureTable, setup: Setup, points: Sequence[Mapping[str, Any
 
     The number of examples is whole, so a dot stands at the alpha_prune that was really simulated. Each has a seed of
     its own: dots of one curve are independent. `timed` adds the median clock time of one max-margin solution, measured
-    on one core; the rest of a row depends on the seed alone.
+    on one core, and adds rows of kind "draw" with the time and error of each; the rest depends on the seed alone.
     """
     common = {**pick(setup.size, "n_features", "draws"), "workers": 1 if timed else None}
     for number, point in enumerate(setup.track(points, "simulating", total=len(points))):
@@ -46,27 +45,41 @@ def add_dots(table: FigureTable, setup: Setup, points: Sequence[Mapping[str, Any
             **pick(setup.size, "n_features", "draws"),
             **({"seconds": float(np.median(dot.values("seconds")))} if timed else {}),
         )
+        if timed:
+            each = {"seconds": dot.values("seconds"), "test_error": dot.values("test_error")}
+            table.add_seeds("draw", keep_fraction=setting.keep_fraction, alpha_prune=alpha, columns=each)
 
 
 def agreement(dots: FigureTable) -> Claim:
-    """Whether simulated dots lie where the theory puts them, given their standard errors.
+    """Whether simulated errors equal the theory's along every curve, up to a margin.
 
-    The theory is for infinitely many features, so a few dots may lie outside at finite N, where curves are steep.
+    The theory is for infinitely many features, so a dot may lie apart at finite N where curves are steep; the mean of
+    the log ratio over the dots of a curve is judged, with the noise of their draws.
     """
-    z = (dots["test_error"] - dots["theory_error"]) / dots["stderr"]
-    bound = student_t.isf(_TAIL, dots["draws"] - 1)
-    outside = int((np.abs(z) > bound).sum())
-    worst = dots.rows[int(np.argmax(np.abs(z) / bound))]
-    apart = float(np.median(np.abs(dots["test_error"] / dots["theory_error"] - 1)))
-    return Claim.judged(
+    dots = FigureTable(row for row in dots.rows if row["theory_error"] > 0 and row["test_error"] > 0)
+    curves: dict[str, list[dict[str, Any]]] = {}
+    for row in dots.rows:
+        angle = f", theta {row['theta']:g}" if row["theta"] else ""
+        curves.setdefault(f"{row['strategy']}, keep_fraction {row['keep_fraction']:g}{angle}", []).append(row)
+    found = {}
+    for name, rows in curves.items():
+        ratio = np.log([row["test_error"] / row["theory_error"] for row in rows])
+        spread = np.array([row["stderr"] / row["test_error"] for row in rows])
+        freedom = int(sum(row["draws"] - 1 for row in rows))
+        stderr = float(np.sqrt((spread**2).sum())) / len(rows)
+        found[name] = judge_mean(
+            float(ratio.mean()), stderr, freedom + 1, Region(-_MARGIN, _MARGIN), points=len(curves)
+        )
+    known = dots.rows[0]
+    return judge_points(
         "The theory matches simulations of perceptrons with finitely many features.",
-        outside <= max(1, _ALLOWED_OUTSIDE * len(dots)),
-        f"{len(dots)} dots at N = {worst['n_features']:g} with {worst['draws']:g} draws: root mean square difference "
-        f"{np.sqrt(np.mean(z**2)):.2f} standard errors, median {100 * apart:.1f} %; {outside} beyond the "
-        f"{bound.max():.1f} standard errors of 99.7 % confidence; farthest at alpha_prune "
-        f"{worst['alpha_prune']:.3g}, keep_fraction {worst['keep_fraction']:.3g}, theta {worst['theta']:g}.",
-        outside=outside,
-        bound=float(bound.max()),
+        found,
+        rule="equivalent to",
+        effect=_MARGIN,
+        unit=PERCENT,
+        over="draws",
+        about=f"{len(dots)} dots at N = {known['n_features']:g} with {known['draws']:g} draws, log of simulated over "
+        "exact test error, mean of a curve",
     )
 
 

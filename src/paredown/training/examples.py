@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from paredown.embeddings.encoders import Encoder, encode, load_encoder
-from paredown.embeddings.encoders.pipeline import default_workers, readable_images, unreadable, work_ahead
+from paredown.embeddings.encoders.pipeline import default_workers, readable_images, unreadable
 from paredown.errors import PareError, argument, check_known
 from paredown.ids import name_rows
 from paredown.progress import Track, silent
@@ -25,8 +25,9 @@ from paredown.scores import Labels
 from paredown.sources import ArrayImages, ImageSource, OnError, Skipped, Source, VectorSource
 from paredown.sources.image_decoding import decode_image
 from paredown.training.recipes import Recipe
-from paredown.training.views import GREY, middle, plain, random_view, square
+from paredown.training.views import middle, plain, random_view, square
 from paredown.units import parse_size
+from paredown.workers import work_ahead
 
 _MARGIN = 256 / 224  # how much larger than the network's input an image is kept for `imagenet` augmentation
 _AHEAD = 2  # batches that may wait for the training step
@@ -146,7 +147,7 @@ class StreamedExamples(TrainingSet):
         row, size, crop = wanted
         image = decode_image(*self.source.file(int(self.rows[row])))
         if isinstance(image, Skipped):
-            raise unreadable(self.source, image)
+            raise unreadable(self.source.location, image)
         image = image.convert("RGB")
         if crop is None:
             return np.asarray(square(image, self.stored_size, size))
@@ -194,16 +195,22 @@ def load_examples(
         encoded = encode(source, encoder=loaded, on_error=on_error, workers=workers, track=track)
         kept = np.isin(source.ids, encoded.ids) if len(encoded) < len(source) else np.ones(len(source), bool)
         return _features(encoded, labels[kept], loaded)
-    if not isinstance(source, ImageSource):
-        raise PareError(
-            f"{source.location}: recipe {recipe.name!r} trains on images, and these are vectors ({source.kind}); give "
-            "the images, or a recipe for features such as 'mlp' or 'linear'."
-        )
+    check_form(source, recipe)
+    assert isinstance(source, ImageSource)
     size, stored = _sizes(recipe)
     if image_bytes(len(source), recipe) > parse_size(memory):
         rows = _readable(source, on_error, workers, track)
         return StreamedExamples(source, rows, labels.codes[rows], labels.classes, size, stored, workers)
     return _decoded(source, labels, stored, on_error, workers, track)
+
+
+def check_form(source: Source, recipe: Recipe) -> None:
+    """Raise if a recipe trains on images and the source has none."""
+    if recipe.inputs == "images" and not isinstance(source, ImageSource):
+        raise PareError(
+            f"{source.location}: recipe {recipe.name!r} trains on images, and these are vectors ({source.kind}); give "
+            "the images, or a recipe for features such as 'mlp' or 'linear'."
+        )
 
 
 def image_bytes(n: int, recipe: Recipe) -> int:
@@ -252,7 +259,7 @@ def _decoded(source: ImageSource, labels: Labels, size: int, on_error: OnError, 
     """All images in memory; grey ones have one channel if all are grey."""
     if isinstance(source, ArrayImages) and source.pixels.shape[1:3] == (size, size):
         return Examples(source.pixels.reshape(len(source), size, size, -1), labels.codes, labels.classes, source.ids)
-    prepare = lambda image: np.asarray(square(image if image.mode in GREY else image.convert("RGB"), size, size))
+    prepare = lambda image: np.asarray(square(image, size, size))
     how = {"on_error": on_error, "workers": workers, "track": track, "label": "reading images"}
     images = readable_images(source, prepare, rows=range(len(source)), **how)
     channels = max(1 if image.ndim == 2 else 3 for image in images.values())

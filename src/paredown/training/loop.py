@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError
 from paredown.files import locked, new_output
+from paredown.places import as_place
 from paredown.progress import Track, silent
 from paredown.training.augmentation import crop_and_flip, flip
 from paredown.training.checks import check_labels, checked_rows, checked_steps, missing_classes
@@ -91,7 +92,7 @@ class Trained:
         """Write the weights alone; a recipe takes them up with `pretrained=path`."""
         import torch
 
-        with new_output(Path(path), overwrite=overwrite) as part, part.open("wb") as stream:
+        with new_output(as_place(path), overwrite=overwrite) as part, part.open("wb") as stream:
             torch.save(self.network.state_dict(), stream)
 
 
@@ -134,7 +135,7 @@ def train(
     per_epoch = steps_per_epoch(len(rows), recipe.batch_size)
     steps = checked_steps(recipe, per_epoch, epochs, steps)
     on = torch.device(device or default_device())
-    recipe = recipe if _has_bfloat16(on) else recipe.but(precision="float32")
+    recipe = recipe if has_bfloat16(on) else recipe.but(precision="float32")
     size = recipe.image_size if recipe.inputs == "images" else None
     network = build_network(recipe, examples, rows, seed=seed).to(on)
     if recipe.channels_last:
@@ -142,7 +143,7 @@ def train(
     optimizer = make_optimizer(recipe, network.parameters())
     saved: TrainingCheckpoint | None = None
     history: list[Epoch] = []
-    with nullcontext() if checkpoint is None else locked(Path(checkpoint)):
+    with nullcontext() if checkpoint is None else locked(as_place(checkpoint)):
         if checkpoint is not None:
             saved = TrainingCheckpoint(checkpoint, _settings(recipe, examples, rows, seed, steps), recorder)
             history = [Epoch(*values) for values in saved.load(network, optimizer)]
@@ -226,7 +227,7 @@ def _gradients(
     return torch.cat(known), value
 
 
-def _has_bfloat16(device: torch.device) -> bool:
+def has_bfloat16(device: torch.device) -> bool:
     """Whether bfloat16 is computed by fast kernels; without them, on AVX2, it took seven times as long as float32."""
     import torch
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from paredown.embeddings.encoders.base import IMAGENET_MEAN, IMAGENET_STD
 from paredown.embeddings.encoders.pretrained import libraries
 from paredown.embeddings.encoders.torchvision_on_cpu import import_torchvision
-from paredown.embeddings.encoders.weights import downloads, read_checkpoint
+from paredown.embeddings.encoders.weights import downloads, load_state, read_checkpoint
 from paredown.errors import PareError, check_known
+from paredown.places import as_place
 from paredown.training.examples import TrainingSet
 from paredown.training.recipes import Recipe
 
@@ -77,7 +78,7 @@ def build_network(recipe: Recipe, examples: TrainingSet, rows: NDArray[np.int64]
     statistics = input_statistics(examples, rows, size=size) if own is None else own
     model = nn.Sequential(OrderedDict(standardise=_standardise(statistics, shape), network=network))
     if recipe.pretrained is not None and not recipe.network.startswith("timm:"):
-        _load_pretrained(model, Path(recipe.pretrained))
+        _load_pretrained(model, as_place(recipe.pretrained))
     return model
 
 
@@ -264,13 +265,4 @@ def _load_pretrained(model: torch.nn.Module, file: Path) -> None:
     *_, last = (key.rpartition(".")[0] for key in own if key.endswith(".weight"))
     if f"{last}.weight" not in state or state[f"{last}.weight"].shape != own[f"{last}.weight"].shape:
         state |= {key: value for key, value in own.items() if key.startswith(f"{last}.")}
-    wrong = sorted(
-        {key for key in own if key not in state or state[key].shape != own[key].shape}
-        | {key for key in state if key not in own}
-    )
-    if wrong:
-        raise PareError(
-            f"pretrained weights {file} do not fit the network: {len(wrong)} are missing, unexpected or of another "
-            f"shape, e.g. {', '.join(wrong[:3])}."
-        )
-    model.load_state_dict(state)
+    load_state(model, state, f"pretrained weights {file}")

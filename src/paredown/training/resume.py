@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from paredown.checkpoint import keep_settings
 from paredown.errors import PareError
 from paredown.files import clear_temporaries, write_whole
+from paredown.places import as_place
 from paredown.records import digest
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class TrainingCheckpoint:
     """
 
     def __init__(self, folder: str | Path, settings: dict[str, Any], recorder: Any = None) -> None:
-        self._folder, self._recorder = Path(folder), recorder
+        self._folder, self._recorder = as_place(folder), recorder
         resumable = all(callable(getattr(recorder, name, None)) for name in ("save", "resume"))
         if recorder is not None and not resumable:
             raise PareError(

@@ -6,20 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-GREY = ("1", "L")  # Pillow's modes of one channel
+from paredown.embeddings.encoders.base import Preprocess
+
+_GREY = ("1", "L")  # Pillow's modes of one channel
 _LEAST_AREA, _STRETCH = 0.08, 4 / 3  # of the usual random-resized crop
 
 
 def square(image: Image.Image, resize: int, size: int) -> Image.Image:
-    """The middle `size` x `size` pixels of an image whose shorter side is `resize`."""
-    width, height = image.size
-    shorter = min(width, height)
-    target = (resize * width // shorter, resize * height // shorter)
-    if target != image.size:
-        image = image.convert("L" if image.mode in GREY else "RGB").resize(target, Image.Resampling.BILINEAR)
-    left, top = (round((side - size) / 2) for side in image.size)
-    image = image.convert("L") if image.mode == "1" else image
-    return image if image.size == (size, size) else image.crop((left, top, left + size, top + size))
+    """The middle `size` x `size` pixels of a grey or RGB image whose shorter side is resized to `resize`."""
+    return Preprocess(size, resize).middle(image.convert("L" if image.mode in _GREY else "RGB"))
 
 
 def middle(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:

@@ -69,18 +69,18 @@ def judge(table: FigureTable) -> list[Claim]:
     free = float(table.where(kind="frontier without cut-off")["test_error"][0])
     return [
         agreement(table.where(kind="simulation")),
-        Claim.judged(
+        Claim.exact(
             "At a fixed keep_fraction the error ends in the power law 1 / alpha_prune.",
             bool(np.abs(np.array(slopes) + 1).max() < 0.02),
             f"Exponents at alpha_prune = 1000 for keep_fraction {floats(_FRACTIONS)}: {floats(slopes, 4)}.",
         ),
-        Claim.judged(
+        Claim.exact(
             "Keeping the hardest is worse than random when data are scarce and better when they are abundant.",
             once and worse_first,
             f"The curves for keep_fraction {floats(_FRACTIONS[1:])} cross the unpruned one at alpha_prune = "
             f"{floats(places)}.",
         ),
-        Claim.judged(
+        Claim.exact(
             "The Pareto frontier beats every power law.",
             free == 0.0 and steepest < -1.1,
             f"Without a limit on keep_fraction the frontier is {free:g} at alpha_prune = 2. Where at least "

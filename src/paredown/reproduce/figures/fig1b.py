@@ -17,15 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from paredown.laws.claim_rules import Region, judge_mean
 from paredown.perceptron import max_margin
 from paredown.plots import COLORS, FRONTIER_COLOR, figure
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.judging import PERCENT, judge_points
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots
 
 REGIMES = {"scarce": 2.0, "abundant": 20.0}  # alpha_tot
 _STRATEGIES = ("easy", "hard")
 _KEEP_FRACTION = 0.4
+_FEWER = 0.25  # of log test error, that "better" is about
 _COLORS = {"easy": COLORS[0], "hard": COLORS[4]}  # blue and green, as in the paper
 
 
@@ -72,22 +75,34 @@ def _add_examples(table: FigureTable, regime: str, alpha_tot: float, strategy: s
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """Easy wins when scarce, hard when abundant, each by more than three standard errors."""
-    held, sentences = True, []
+    """Easy wins when scarce, hard when abundant, over draws."""
+    found, levels = {}, []
     for regime, better in (("scarce", "easy"), ("abundant", "hard")):
-        means: dict[str, Any] = {
+        ends: dict[str, Any] = {
             s: table.where(kind="simulation", regime=regime, strategy=s).rows[0] for s in _STRATEGIES
         }
-        worse = next(s for s in _STRATEGIES if s != better)
-        gap = means[worse]["test_error"] - means[better]["test_error"]
-        spread = float(np.hypot(means[worse]["stderr"], means[better]["stderr"]))
-        held = held and gap > 3 * spread
-        sentences.append(
-            f"alpha_tot = {REGIMES[regime]:g}: easy {means['easy']['test_error']:.4f}, hard "
-            f"{means['hard']['test_error']:.4f} ({better} better by {gap / spread:.1f} standard errors)"
+        own, other = ends[better], ends[next(s for s in _STRATEGIES if s != better)]
+        apart = float(np.log(own["test_error"] / other["test_error"]))
+        spread = float(np.hypot(own["stderr"] / own["test_error"], other["stderr"] / other["test_error"]))
+        freedom = int(own["draws"] + other["draws"] - 2)
+        name = f"{regime} (alpha_tot {REGIMES[regime]:g}), {better}"
+        found[name] = judge_mean(apart, spread, freedom + 1, Region(high=0.0), points=len(REGIMES))
+        levels.append(
+            f"at alpha_tot {REGIMES[regime]:g} {ends['easy']['test_error']:.4f} with the easy and "
+            f"{ends['hard']['test_error']:.4f} with the hard"
         )
-    claim = "Keep the easy examples when data are scarce and the hard ones when they are abundant."
-    return [Claim.judged(claim, held, f"Keeping {100 * _KEEP_FRACTION:g} %, {'; '.join(sentences)}.")]
+    return [
+        judge_points(
+            "Keep the easy examples when data are scarce and the hard ones when they are abundant.",
+            found,
+            rule="better than",
+            effect=_FEWER,
+            unit=PERCENT,
+            over="draws",
+            about=f"keeping {_KEEP_FRACTION:.0%}, log of the test error of the better end relative to the other",
+            note=f"Test errors: {'; '.join(levels)}.",
+        )
+    ]
 
 
 def draw(table: FigureTable, path: Path) -> None:

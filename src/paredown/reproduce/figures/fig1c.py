@@ -74,7 +74,7 @@ def judge(table: FigureTable) -> list[Claim]:
     wins, decided = int((won == predicted).sum()), int((won != "").sum())
     sharpness = np.array([row["sharpness"] for row in told])
     return [
-        Claim.judged(
+        Claim.exact(
             "The easy end is better with little data and the hard end with much, for every keep_fraction.",
             bool((boundary["crossings"] == 1).all()) and wins >= 0.9 * decided,
             f"One crossing at {int((boundary['crossings'] == 1).sum())} of {len(boundary)} fractions; for "
@@ -82,7 +82,7 @@ def judge(table: FigureTable) -> list[Claim]:
             f"{len(won)} simulations at {floats(_SIDES)} times the crossing {decided} were decided by more than two "
             f"standard errors, {wins} of them as the theory says.",
         ),
-        Claim.judged(
+        Claim.exact(
             "The transition is sharper the less is kept.",
             bool((np.diff(sharpness) < 0).all()),
             "Change of the difference in test error per factor e of alpha_tot, at the crossing, for keep_fraction "

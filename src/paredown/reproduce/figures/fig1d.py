@@ -13,19 +13,23 @@ and more than a point better from 60,000.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from paredown.laws import above, better_than
 from paredown.plots import RANDOM_COLOR, figure, fraction_color, plain_axis
-from paredown.reproduce.base import Claim, FigureTable, pick
+from paredown.reproduce.base import Claim, FigureTable, means, pick
 from paredown.reproduce.data_folders import SMALL_IMAGES, by_size
 from paredown.reproduce.drawing import percent_bars, points_axis
-from paredown.reproduce.scaling import DECIDED, scaling_sweep
+from paredown.reproduce.judging import judge_points, seeds_of
+from paredown.reproduce.scaling import scaling_sweep
 from paredown.reproduce.setup import FigurePlan, Setup
-from paredown.reproduce.theory_checks import floats
 from paredown.sweeps.summary import compare_with_random
 
 NEEDS = {"main": by_size(SMALL_IMAGES, "cifar10")}
+_LOSS = 0.05  # of test error, that "does worse" is about
+_GAIN = 0.005  # the same of "better from a large one", where errors are small
 _COLUMNS = ("initial_size", "keep_fraction", "strategy", "kept", "seeds", "test_error", "stderr", "random_error")
 _COLUMNS += ("random_stderr", "difference", "difference_stderr", "z")
 
@@ -40,57 +44,74 @@ def measure(setup: Setup) -> FigureTable:
     table = FigureTable()
     for row in compare_with_random(setup.sweep(plan(setup).sweeps["ends"]).table):
         table.add("difference", data=setup.dataset().title, **pick(row, *_COLUMNS))
+        way = pick(row, "initial_size", "keep_fraction", "strategy")
+        table.add_seeds("seed", data=setup.dataset().title, **way, columns={"difference": row.seed_differences})
     return table
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """The signs at the smallest and the largest initial set."""
-    smallest, largest = min(table["initial_size"]), max(table["initial_size"])
-    hard = table.where(strategy="hard")
-    z_small, z_large = (hard.where(initial_size=size)["z"] for size in (smallest, largest))
-    easy = table.where(strategy="easy", initial_size=largest)
+    """The signs at the smallest and the largest initial set, seed by seed."""
+    seeds = table.where(kind="seed")
+    smallest, largest = min(seeds["initial_size"]), max(seeds["initial_size"])
+    fractions = seeds.values("keep_fraction")
+    data = seeds.rows[0]["data"]
+
+    def at(strategy: str, size: float) -> dict[str, Any]:
+        where = {"strategy": strategy, "initial_size": size}
+        return {f"{f:g}": seeds_of(seeds, "difference", keep_fraction=f, **where) for f in fractions}
+
+    one: dict[str, Any] = {"points": len(fractions), "all_must_hold": False}
+    every: dict[str, Any] = {"points": len(fractions)}
     return [
-        Claim.judged(
-            "Keeping the hardest does worse than random subsets from a small initial set and better from a large one.",
-            bool(((z_small >= DECIDED) & (z_large <= -DECIDED)).any()),
-            f"{table.rows[0]['data']}: hard minus random, in points of test error: "
-            + "; ".join(
-                f"keep_fraction {fraction:g}: "
-                + " and ".join(
-                    f"{_told(hard.where(keep_fraction=fraction, initial_size=size))} from {size:,.0f}"
-                    for size in (smallest, largest)
-                )
-                for fraction in hard.values("keep_fraction")
-            )
-            + ".",
+        judge_points(
+            f"From a small initial set ({smallest:,.0f}), keeping the hardest does worse than random subsets.",
+            {f: above(values, 0.0, **one) for f, values in at("hard", smallest).items()},
+            rule="worse than",
+            effect=_LOSS,
+            least=1,
+            about=f"{data}, test error of the hardest minus that of random subsets, by keep_fraction",
         ),
-        Claim.judged(
-            "With much data the easiest are not the ones to keep.",
-            bool((easy["z"] > -DECIDED).all()),
-            f"Easy minus random from {largest:,.0f} examples, in standard errors, at keep_fraction "
-            f"{floats(easy['keep_fraction'])}: {floats(easy['z'])}.",
+        judge_points(
+            f"From a large initial set ({largest:,.0f}), keeping the hardest does better than random subsets.",
+            {f: better_than(values, **one) for f, values in at("hard", largest).items()},
+            rule="better than",
+            effect=_GAIN,
+            least=1,
+            about=f"{data}, test error of the hardest minus that of random subsets, by keep_fraction",
+        ),
+        judge_points(
+            f"From a large initial set ({largest:,.0f}), keeping the easiest does worse than random subsets.",
+            {f: above(values, 0.0, **every) for f, values in at("easy", largest).items()},
+            rule="worse than",
+            effect=_LOSS,
+            about=f"{data}, test error of the easiest minus that of random subsets, by keep_fraction",
         ),
     ]
 
 
-def _told(rows: FigureTable) -> str:
-    row = rows.rows[0]
-    return f"{100 * row['difference']:+.2f} ({row['z']:+.1f} standard errors)"
-
-
 def draw(table: FigureTable, path: Path) -> None:
-    """Differences to random subsets over the initial size, a panel for each end; below zero pruning helped."""
-    with figure(path, size=(9.6, 4.2), ncols=2, sharey=True) as (_, panels):
-        for axes, strategy in zip(panels, ("hard", "easy"), strict=True):
+    """Differences to random subsets over the initial size, a panel for each end, and one end less the other."""
+    seeds, table = table.where(kind="seed"), table.where(kind="difference")
+    with figure(path, size=(13.8, 4.2), ncols=3, sharey=True) as (_, panels):
+        for axes, strategy in zip(panels, ("hard", "easy"), strict=False):
             rows = table.where(strategy=strategy)
-            axes.axhline(0, color=RANDOM_COLOR, linewidth=1.5)
             for fraction in rows.values("keep_fraction"):
                 curve, style = rows.where(keep_fraction=fraction), {"color": fraction_color(fraction)}
                 percent_bars(axes, curve, "initial_size", "difference", label=f"keep_fraction {fraction:g}", **style)
+            axes.set_title({"hard": "keep the hardest", "easy": "keep the easiest"}[strategy], loc="left")
+        for fraction in seeds.values("keep_fraction"):
+            apart = FigureTable()
+            for size in sorted(seeds.values("initial_size")):
+                where = {"initial_size": size, "keep_fraction": fraction}
+                ends = [seeds_of(seeds, "difference", strategy=strategy, **where) for strategy in ("hard", "easy")]
+                apart.add("apart", initial_size=size, **means(difference=ends[0] - ends[1]))
+            percent_bars(panels[2], apart, "initial_size", "difference", color=fraction_color(fraction))
+        panels[2].set_title("hardest − easiest: below zero keep the hardest", loc="left")
+        for axes in panels:
+            axes.axhline(0, color=RANDOM_COLOR, linewidth=1.5)
             axes.set(xscale="log", xlabel="examples before pruning")
             points_axis(axes, [-20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50])
             plain_axis(axes.xaxis, sorted(np.unique(table["initial_size"])))
-            axes.set_title({"hard": "keep the hardest", "easy": "keep the easiest"}[strategy], loc="left")
         panels[0].set_ylabel("test error, pruned − random, in points\n(bars: two standard errors)")
         panels[0].legend()
         panels[0].text(0.02, 0.02, "pruning helps", transform=panels[0].transAxes, color=RANDOM_COLOR)

@@ -10,9 +10,11 @@ solution has none: the error falls all the way as less is kept, and the best fra
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paredown.plots import OPTIMUM_COLOR, figure, plain_axis
 from paredown.reproduce.base import Claim, FigureTable, pick
@@ -47,20 +49,29 @@ def judge(table: FigureTable) -> list[Claim]:
     places = [1.0, 1.5, 1.8]
     told = np.interp(places, alpha, fractions)
     return [
-        Claim.judged(
+        Claim.exact(
             "The optimal keep_fraction falls as alpha_prune grows.",
             bool((np.diff(fractions) <= 1e-4).all() and fractions[-1] < fractions[0]),
             f"It is {floats(told)} at alpha_prune = {floats(places)} and {fractions[-1]:.3g} at {alpha[-1]:g}.",
         ),
-        Claim.judged(
+        _refined(
             "For every alpha_prune there is an optimal keep_fraction.",
-            not held_up.any(),
-            f"From alpha_prune = {first:.3g} on the best is the smallest fraction allowed, here {_CUT_OFF:g}: the "
-            "less is kept, the lower the error."
+            held_up,
+            first,
+            f"There is one below alpha_prune = {first:.3g}. From there on the best is the smallest fraction allowed, "
+            f"here {_CUT_OFF:g}: the less is kept, the lower the error."
             if held_up.any()
             else f"Inside ({_CUT_OFF:g}, 1] for every alpha_prune up to {alpha[-1]:g}.",
         ),
     ]
+
+
+def _refined(claim: str, held_up: NDArray[np.bool_], first: float, evidence: str) -> Claim:
+    """True below some alpha_prune: then the claim is not wrong so much as in need of that condition."""
+    judged = Claim.exact(claim, not held_up.any(), evidence)
+    if judged.held or held_up.all():
+        return judged
+    return replace(judged, qualifier=f"refined: only below alpha_prune = {first:.3g}")
 
 
 def draw(table: FigureTable, path: Path) -> None:

@@ -59,19 +59,19 @@ def judge(table: FigureTable) -> list[Claim]:
     raised = [bool((exact.where(keep_fraction=f)["info_gain"] > unpruned).all()) for f in _FRACTIONS[1:]]
     paper = table.where(kind="theory", form="paper")["info_gain"]
     return [
-        Claim.judged(
+        Claim.exact(
             "At a fixed keep_fraction the information gain decays as 1 / alpha_prune.",
             bool(np.abs(np.array(slopes) + 1).max() < 0.02),
             f"Exponents at alpha_prune = 100 for keep_fraction {floats(_FRACTIONS)}: {floats(slopes, 4)}.",
         ),
-        Claim.judged(
+        Claim.exact(
             "Pruning raises the information gained per example.",
             all(raised),
             f"The exact gain is above the unpruned one at every alpha_prune for {sum(raised)} of {len(raised)} "
             f"fractions; at alpha_prune = {exact['alpha_prune'][0]:g} it is {strong[0]:.3f} "
             f"for keep_fraction 0.1 and {unpruned[0]:.3f} without pruning.",
         ),
-        Claim.judged(
+        Claim.exact(
             "With ever more pruning the information gain converges to 1 nat per example.",
             bool(np.abs(extreme["info_gain"] - 1).max() < 0.1),
             f"Exact, for keep_fraction {extreme['keep_fraction'][0]:g} at alpha_prune = "

@@ -94,13 +94,13 @@ def judge(table: FigureTable) -> list[Claim]:
         )
     return [
         agreement(table.where(kind="simulation")),
-        Claim.judged(
+        Claim.exact(
             "With an imperfect probe the Pareto frontier crosses over to the power law 1 / alpha_prune.",
             bool(np.abs(np.array(slopes) + 1).max() < 0.05 and max(steepest) < -1.1),
             f"Its local exponent at theta = {floats(ANGLES[1:])} degrees is at its steepest {floats(steepest)}, and "
             f"{floats(slopes)} at alpha_prune = 1000.",
         ),
-        Claim.judged(
+        Claim.exact(
             "At large alpha_prune keeping less than f_min(theta) gains nothing.",
             not any(helps),
             f"{'; '.join(sentences)}. The exact law has no optimum inside: it falls to 0.50 sin(theta) / alpha_prune.",

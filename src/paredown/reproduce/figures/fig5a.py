@@ -20,16 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.correlations import centred_ranks, rank_correlations
+from paredown.laws import correlated_above, correlated_below
+from paredown.metrics.reliability import NOISY
 from paredown.plots import figure
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.judging import CORRELATION, judge_points, seeds_of
 from paredown.reproduce.metric_comparison import METRIC_TITLES
 from paredown.reproduce.setup import Setup
 
 NEEDS, plan = benchmark.NEEDS, benchmark.plan_scores
 ALIKE = 0.7  # the paper's bound for "fairly similar"
 _TRIO = ("el2n_20", "ddd", "memorization")
-_STEADY = 0.3  # below this reliability scores are noise, and correlate with nothing
+_ALIKE_CLAIM = f"EL2N, DDD and memorization are alike: rank correlations above {ALIKE}."
+_STRONGER = 0.05  # of a correlation, beyond the paper's bound, that should be seen
 
 
 def measure(setup: Setup) -> FigureTable:
@@ -44,6 +48,11 @@ def measure(setup: Setup) -> FigureTable:
     np.fill_diagonal(correlation, 1.0)  # also of constant scores, such as influence from few models
     for row, name in enumerate(scores):
         table.add("correlation", metric=name, other=list(scores), spearman=correlation[row])
+    for part in benchmark.parts_of(setup):
+        own = rank_correlations([centred_ranks(s.values[part.rows]) for s in part.scores.values()], constant=0.0)
+        for (first, name), (second, other) in combinations(enumerate(scores), 2):
+            values = {"seed": part.number, "over": part.over, "spearman": own[first, second]}
+            table.add("part", metric=name, other=other, **values)
     return table
 
 
@@ -53,33 +62,42 @@ def _matrix(table: FigureTable) -> tuple[list[str], NDArray[np.float64]]:
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """The three that the paper names, and the share of all other pairs above its bound."""
+    """The three that the paper names, and the median of all other pairs, over scorings."""
     names, matrix = _matrix(table)
-
-    def between(first: str, second: str) -> float:
-        return float(matrix[names.index(first), names.index(second)])
-
-    known = table.where(kind="metric")
-    noise = [row["metric"] for row in known.rows if row.get("reliability", 1.0) < _STEADY]
-    trio = {pair: between(*pair) for pair in combinations(_TRIO, 2)}
+    known, parts = table.where(kind="metric"), table.where(kind="part")
+    noise = benchmark.noise_metrics(known)
+    trio = list(combinations((name for name in names if name in _TRIO), 2))
     others = [pair for pair in combinations(names, 2) if "random" not in pair and pair not in trio]
     steady = [pair for pair in others if not set(pair) & set(noise)]  # noise differs from everything, and says nothing
-    alike = [pair for pair in steady if between(*pair) > ALIKE]
-    strengths = sorted(between(*pair) for pair in steady)
+    alike = [(a, b) for a, b in steady if matrix[names.index(a), names.index(b)] > ALIKE]
+    values = {pair: seeds_of(parts, "spearman", metric=pair[0], other=pair[1]) for pair in (*trio, *steady)}
+    title = lambda pair: f"{METRIC_TITLES[pair[0]]} and {METRIC_TITLES[pair[1]]}"
+    about = f"{known.rows[0]['data']}, {known.rows[0]['examples']:,.0f} examples in parts, "
+    unreliable = sorted(set(_TRIO) & set(noise))
+    if unreliable:
+        first = Claim.not_testable(_ALIKE_CLAIM, f"Scores are noise: {benchmark.name_metrics(unreliable)}.")
+    else:
+        first = judge_points(
+            _ALIKE_CLAIM,
+            {title(pair): correlated_above(values[pair], ALIKE, points=len(trio)) for pair in trio},
+            rule="correlated above",
+            over=benchmark.parts_over(parts),
+            effect=_STRONGER,
+            unit=CORRELATION,
+            about=f"{about}rank correlation",
+        )
+    middle = np.median([values[pair] for pair in steady], axis=0)
     return [
-        Claim.judged(
-            f"EL2N, DDD and memorization are alike: rank correlations above {ALIKE}.",
-            min(trio.values()) > ALIKE,
-            f"{known.rows[0]['data']}, {known.rows[0]['examples']:,.0f} examples: "
-            + "; ".join(f"{METRIC_TITLES[a]} and {METRIC_TITLES[b]} {value:.2f}" for (a, b), value in trio.items())
-            + ".",
-        ),
-        Claim.judged(
-            "Apart from these there is much diversity among the metrics.",
-            2 * len(alike) < len(steady),
-            f"{len(alike)} of {len(steady)} other pairs are above {ALIKE}; from {strengths[0]:.2f} to "
-            f"{strengths[-1]:.2f}, median {np.median(strengths):.2f}. Left out, since two halves of their models do "
-            f"not agree: {benchmark.name_metrics(noise)}.",
+        first,
+        judge_points(
+            f"Apart from these there is much diversity: fewer than half of the other pairs correlate above {ALIKE}.",
+            {"median pair": correlated_below(middle, ALIKE)},
+            rule="correlated below",
+            over=benchmark.parts_over(parts),
+            effect=_STRONGER,
+            unit=CORRELATION,
+            about=f"{about}median rank correlation of {len(steady)} pairs",
+            note=f"{len(alike)} of them are above. {benchmark.left_out(known)}".strip(),
             pairs=len(steady),
             noise=noise,
         ),
@@ -108,7 +126,7 @@ def draw(table: FigureTable, path: Path) -> None:
             style = {"ha": "center", "va": "center", "fontsize": 8, "color": "white" if abs(value) > 0.65 else "black"}
             main.text(column, row, f"{value:.2f}".replace("-0.00", "0.00"), **style)
         reliability = {row["metric"]: row.get("reliability", np.nan) for row in table.where(kind="metric").rows}
-        noise = {name for name, value in reliability.items() if value < _STEADY}
+        noise = {name for name, value in reliability.items() if value < NOISY}
         titles = [METRIC_TITLES[names[leaf]] + ("*" if names[leaf] in noise else "") for leaf in order]
         main.set_xticks(range(len(order)), titles, rotation=-40, ha="left", rotation_mode="anchor")
         main.yaxis.tick_right()
@@ -121,4 +139,4 @@ def draw(table: FigureTable, path: Path) -> None:
         drawn.suptitle(about, x=0.02, ha="left", fontsize=11)
         drawn.colorbar(image, ax=main, orientation="horizontal", shrink=0.5, aspect=40, label="Spearman's correlation")
         if noise:
-            drawn.text(0.01, 0.01, f"* noise: reliability below {_STEADY}", fontsize=8, color="#555555")
+            drawn.text(0.01, 0.01, f"* noise: reliability below {NOISY}", fontsize=8, color="#555555")

@@ -10,20 +10,27 @@ CIFAR-10's embeddings an automobile is found in 5 and a bird in 11.5, as effecti
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.laws import above, below
 from paredown.plots import COLORS, figure, panel_letter
 from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.extreme_images import NEEDS as NEEDS
 from paredown.reproduce.extreme_images import class_name
+from paredown.reproduce.judging import Unit, judge_points, seeds_of
 from paredown.reproduce.setup import FigurePlan, Setup, SharedScoring
+from paredown.scores import Scores
 from paredown.sources import load_column, open_source
 
 ALIGNED = 0.25  # of the clusters that chance would spread a class over
 APART = 2.0  # times as many clusters for the most dispersed class as for the most aligned one
+CLUSTERINGS = 5  # with other seeds
+_CLEARER = math.log(2)  # of the logs of both ratios: twice as far as their bounds
 _NAMED = 40  # classes whose names fit beside the picture
 
 
@@ -38,14 +45,27 @@ def plan(setup: Setup) -> FigurePlan:
 def measure(setup: Setup) -> FigureTable:
     """P(class | cluster) wherever it is not zero, and for each class over how many clusters it is spread."""
     scoring = plan(setup).scorings["clusters"]
-    scores = setup.score(scoring)["prototypes"]
+    table = FigureTable()
+    for number in range(CLUSTERINGS):
+        scores = replace(setup, seed=setup.seed + number).score(scoring)["prototypes"]
+        _add_clusters(table, setup, scoring, scores, number)
+    return table
+
+
+def _add_clusters(table: FigureTable, setup: Setup, scoring: SharedScoring, scores: Scores, number: int) -> None:
+    """One clustering: how far classes are spread over it; of the first, the whole matrix too."""
     assert scores.clusters is not None
     names, codes = _classes(setup, scoring, scores.ids)
     counts = np.zeros((int(scores.clusters.max()) + 1, len(names)))
     np.add.at(counts, (scores.clusters, codes), 1)
     counts = counts[counts.sum(axis=1) > 0]
     counts = counts[_ordered(counts)]
-    table = FigureTable()
+    chance = spread(counts.sum(axis=1))
+    spreads = np.sort([spread(own) for own in counts.T])
+    columns = {"aligned": np.log([spreads[0] / chance]), "dispersed": np.log([spreads[-1] / spreads[0]])}
+    table.add_seeds("seed", seeds=[number], columns=columns)
+    if number:
+        return
     share = counts / counts.sum(axis=1, keepdims=True)
     for cluster, code in np.argwhere(counts > 0):
         table.add(
@@ -57,7 +77,7 @@ def measure(setup: Setup) -> FigureTable:
             examples=int(counts[cluster, code]),
             probability=share[cluster, code],
         )
-    table.add("chance", clusters=len(counts), spread=spread(counts.sum(axis=1)))
+    table.add("chance", clusters=len(counts), spread=chance)
     for code, name in enumerate(names):
         own = counts[:, code]
         majority = counts.argmax(axis=1) == code
@@ -71,7 +91,6 @@ def measure(setup: Setup) -> FigureTable:
             purity=float(counts[majority, code].sum() / max(1, counts[majority].sum())),  # of clusters where it leads
             led=int(majority.sum()),
         )
-    return table
 
 
 def _classes(setup: Setup, scoring: SharedScoring, ids: NDArray) -> tuple[list[str], NDArray[np.int64]]:
@@ -100,22 +119,26 @@ def _ordered(counts: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """The most aligned class against chance and against the most dispersed one."""
-    classes, chance = table.where(kind="class"), table.where(kind="chance").rows[0]
+    """The most aligned class against chance and against the most dispersed one, over clusterings."""
+    seeds, classes, chance = table.where(kind="seed"), table.where(kind="class"), table.where(kind="chance").rows[0]
     order = np.argsort(classes["spread"])
     aligned, dispersed = classes.rows[order[0]], classes.rows[order[-1]]
-    held = aligned["spread"] <= ALIGNED * chance["spread"] and dispersed["spread"] >= APART * aligned["spread"]
-    tell = lambda row: (
-        f"{class_name(row['category'])}: {row['spread']:.1f} clusters, {row['largest_cluster']:.0%} in the largest, "
-        f"purity {row['purity']:.2f}"
-    )
+    tell = lambda row: f"{class_name(row['category'])} {row['spread']:.1f} clusters, purity {row['purity']:.2f}"
     return [
-        Claim.judged(
+        judge_points(
             "Some classes are aligned with few clusters, others are dispersed across many.",
-            bool(held),
-            f"{table.rows[0]['data']}, {chance['clusters']:.0f} clusters: effective number of clusters (exp of the "
-            f"entropy) of a class {classes['spread'].mean():.1f} on average, {chance['spread']:.1f} if clusters knew "
-            f"nothing of classes; most aligned {tell(aligned)}; most dispersed {tell(dispersed)}.",
+            {
+                "most aligned / chance": below(seeds_of(seeds, "aligned"), math.log(ALIGNED), points=2),
+                "most dispersed / most aligned": above(seeds_of(seeds, "dispersed"), math.log(APART), points=2),
+            },
+            rule=f"at most {ALIGNED:g} times chance and at least {APART:g} times as many",
+            over="clusterings",
+            effect=_CLEARER,
+            unit=Unit("log ratio"),
+            about=f"{table.where(kind='cell').rows[0]['data']}, {chance['clusters']:.0f} "
+            "clusters, effective number of clusters of a class, log ratio",
+            note=f"In the first clustering, by chance {chance['spread']:.1f}; most aligned {tell(aligned)}; most "
+            f"dispersed {tell(dispersed)}.",
         )
     ]
 

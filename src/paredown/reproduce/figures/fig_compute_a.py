@@ -18,14 +18,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from paredown.laws import better_than
 from paredown.plots import FRONTIER_COLOR, figure, fraction_bar, fraction_color, panel_letter
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.judging import PERCENT, judge_points
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.theory_checks import add_dots, floats
 from paredown.theory import solve
 
 _FRACTIONS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
-_STRAIGHT = 0.9  # r^2 from which on a line is called one
+_HALF = float(np.log(2))  # "beats": half the error in equal time, and a half of that should be seen
 
 
 def measure(setup: Setup) -> FigureTable:
@@ -66,29 +68,42 @@ def _add_line(table: FigureTable, kind: str, dots: FigureTable, **columns: float
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """A line, and less error in equal time."""
+    """Less error in equal time; the line is that of a solver, and told but not judged."""
     common, lines = table.where(kind="line of all").rows[0], table.where(kind="line")
-    dots = table.where(kind="simulation")
-    unpruned, pruned = dots.where(keep_fraction=1.0), dots.where(keep_fraction=min(_FRACTIONS))
-    budget, without = float(unpruned["seconds"][-1]), float(unpruned["test_error"][-1])
-    order = np.argsort(pruned["seconds"])
-    reached = float(np.exp(np.interp(budget, pruned["seconds"][order], np.log(pruned["test_error"][order]))))
     return [
-        Claim.judged(
+        Claim.not_testable(
             "The time to train grows linearly with alpha_prune, one line for all fractions.",
-            common["r_squared"] > _STRAIGHT,
+            "It is a claim about the solver that the paper used (CVXPY), not about pruning. With ours, "
             f"T = {1000 * common['slope']:.2g} alpha_prune {1000 * common['intercept']:+.2g} milliseconds explains "
             f"{100 * common['r_squared']:.0f} % of the variance between all dots. A line for each keep_fraction "
             f"{floats(_FRACTIONS)} has slope {floats(1000 * lines['slope'], 2)} and r^2 "
             f"{floats(lines['r_squared'], 2)}.",
         ),
-        Claim.judged(
+        judge_points(
             "Pruning beats the power law in compute too.",
-            reached < 0.5 * without,
-            f"In the {1000 * budget:.0f} milliseconds in which unpruned data reach a test error of {without:.4f}, the "
-            f"hardest {100 * min(_FRACTIONS):g} % reach {reached:.4f}. The time to score the examples is not counted.",
+            {f"keep_fraction {min(_FRACTIONS):g}": better_than(_in_equal_time(table), least=_HALF)},
+            rule="better than",
+            effect=_HALF,
+            unit=PERCENT,
+            over="draws",
+            about="log of the test error that pruned data reach in the time of the largest unpruned set, relative to "
+            "that set's",
+            note="The time to score the examples is not counted.",
         ),
     ]
+
+
+def _in_equal_time(table: FigureTable) -> NDArray[np.float64]:
+    """Draw by draw, the log of the error of the smallest fraction in equal time over the unpruned one."""
+    draws = table.where(kind="draw")
+    found = []
+    for draw in draws.values("seed"):
+        whole, pruned = (draws.where(seed=draw, keep_fraction=f) for f in (1.0, min(_FRACTIONS)))
+        last = int(np.argmax(whole["alpha_prune"]))
+        order = np.argsort(pruned["seconds"])
+        reached = np.interp(whole["seconds"][last], pruned["seconds"][order], np.log(pruned["test_error"][order]))
+        found.append(reached - np.log(whole["test_error"][last]))
+    return np.array(found)
 
 
 def draw(table: FigureTable, path: Path) -> None:

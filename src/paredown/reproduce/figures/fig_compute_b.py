@@ -6,24 +6,28 @@ random ones.
 
     paredown reproduce fig_compute_b
 
-Expected: 2 minutes of two cores with MNIST (`--size paper`: 27 ResNet-18s on CIFAR-10 and 18 ResNet-50s on ImageNet).
+Expected: 3 minutes of two cores with MNIST (`--size paper`: 27 ResNet-18s on CIFAR-10 and 18 ResNet-50s on ImageNet).
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paredown.evaluate import count_training_flops
+from paredown.laws import better_than, equivalent_to
 from paredown.plots import COLORS, RANDOM_COLOR, figure, fraction_bar, fraction_color, panel_letter, plain_ticks
 from paredown.reproduce.base import Claim, FigureTable, means
 from paredown.reproduce.data_folders import SMALL_IMAGES, by_size
 from paredown.reproduce.drawing import percent_bars
+from paredown.reproduce.judging import Unit, judge_points, seeds_of
+from paredown.reproduce.metric_comparison import MEMORIZATION_NETWORKS
 from paredown.reproduce.rehearsal import network_cost
 from paredown.reproduce.setup import FigurePlan, Setup
-from paredown.reproduce.theory_checks import floats
 from paredown.standard_errors import standard_error
 from paredown.sweeps import read_settings
 
@@ -33,6 +37,7 @@ NEEDS = {
 }
 _NEAR = 1.1  # converged: within this factor of the error at the end
 _SIMILAR = 1.5  # times as many epochs
+_LOWER = 0.003  # of test error, that "a lower error" is about
 
 
 def plan(setup: Setup) -> FigurePlan:
@@ -47,6 +52,7 @@ def _config(setup: Setup, role: str) -> dict[str, Any]:
     data = setup.dataset(role)
     recipe = {"cifar10": "resnet18", "imagenet": "resnet50"}.get(data.name, "mlp")
     changes = {} if setup.scale == "paper" else {"epochs": setup.choose(tiny=6, cpu=8, paper=0)}
+    members = setup.choose(tiny=2, cpu=3, paper=MEMORIZATION_NETWORKS if data.name == "imagenet" else 10)
     return {
         "data": data.images() if setup.scale == "paper" else data.features(),
         "grid": {
@@ -55,10 +61,10 @@ def _config(setup: Setup, role: str) -> dict[str, Any]:
             "metric": ["memorization" if data.name == "imagenet" else "el2n"],
             "balance": [0.0],
             "matched_iterations": [0.0],
-            "seed": setup.seeds(2 if setup.scale == "tiny" or data.name == "imagenet" else 3),
+            "seed": setup.seeds(2 if data.name == "imagenet" else setup.choose(tiny=2, cpu=5, paper=3)),
         },
         "student": {"recipe": recipe, "test_every_epoch": True, **changes},
-        "probe": {"members": setup.choose(tiny=2, cpu=3, paper=10)},
+        "probe": {"members": members},
     }
 
 
@@ -78,39 +84,59 @@ def measure(setup: Setup) -> FigureTable:
             what = {"data": title, "metric": metric, "keep_fraction": fraction, "kept": kept}
             epochs = 1 + np.arange(errors.shape[1])
             table.add("curve", **what, epoch=epochs, test_error=errors.mean(axis=0), stderr=standard_error(errors))
-            soon = [1 + np.argmax(run <= _NEAR * run[-1]) for run in errors]
+            soon = [epochs_to(run, _NEAR * run[-1]) for run in errors]
             flops = count_training_flops(forward, kept, len(epochs))
+            seeds = [row["seed"] for row in group]
+            table.add_seeds("seed", **what, seeds=seeds, columns={"converged": soon, "test_error": errors[:, -1]})
             table.add("run", **what, converged=np.mean(soon), **means(test_error=errors[:, -1]), flops=flops)
     return table
 
 
+def epochs_to(errors: NDArray[np.float64], level: float) -> float:
+    """After how many epochs an error is first down to a level, in parts of epochs."""
+    first = int(np.argmax(errors <= level))
+    if first == 0:
+        return 1.0
+    return float(first + (errors[first - 1] - level) / (errors[first - 1] - errors[first]))
+
+
 def judge(table: FigureTable) -> list[Claim]:
-    """For every data set: epochs to converge, and error for equal compute."""
-    return [claim for data in table.values("data") for claim in _judge_data(table.where(kind="run", data=data), data)]
+    """For every data set: epochs to converge, and error for equal compute, seed by seed."""
+    seeds, runs = table.where(kind="seed"), table.where(kind="run")
+    judged = [_judge_data(seeds.where(data=data), runs.where(data=data), data) for data in table.values("data")]
+    return [claim for claims in judged for claim in claims]
 
 
-def _judge_data(runs: FigureTable, data: str) -> list[Claim]:
-    pruned = FigureTable(row for row in runs.rows if row["metric"] != "random" or row["keep_fraction"] == 1)
-    epochs = pruned["converged"]
+def _judge_data(seeds: FigureTable, runs: FigureTable, data: str) -> list[Claim]:
+    metric = next(name for name in seeds.values("metric") if name != "random")
+    fractions = sorted(fraction for fraction in seeds.values("keep_fraction") if fraction < 1)
+    points: dict[str, Any] = {"points": len(fractions)}
+    whole = np.log(seeds_of(seeds, "converged", keep_fraction=1.0))
     full = runs.where(keep_fraction=1.0).rows[0]
-    hard = [row for row in pruned.rows if row["keep_fraction"] < 1]
-    chance = [runs.where(metric="random", keep_fraction=row["keep_fraction"]).rows[0] for row in hard]
-    told = "; ".join(
-        f"{row['flops'] / full['flops']:.0%} of the compute: {100 * row['test_error']:.2f} % (random subset "
-        f"{100 * other['test_error']:.2f} %)"
-        for row, other in zip(hard, chance, strict=True)
-    )
+    slower, apart = {}, {}
+    for fraction in fractions:
+        hard = {"metric": metric, "keep_fraction": fraction}
+        error, chance = (seeds_of(seeds, "test_error", **way) for way in (hard, hard | {"metric": "random"}))
+        slower[f"{fraction:g}"] = np.log(seeds_of(seeds, "converged", **hard)) - whole
+        apart[f"{fraction:g}"] = error - chance
     return [
-        Claim.judged(
+        judge_points(
             "At equal epochs networks converge equally quickly, whatever the fraction kept.",
-            bool(epochs.max() <= _SIMILAR * epochs.min()),
-            f"{data}: epochs until the test error is within {100 * (_NEAR - 1):.0f} % of its last value, at "
-            f"keep_fraction {floats(pruned['keep_fraction'])}: {floats(epochs)}.",
+            {f: equivalent_to(values, math.log(_SIMILAR), **points) for f, values in slower.items()},
+            rule="equivalent to",
+            effect=math.log(_SIMILAR),
+            unit=Unit("log ratio"),
+            about=f"{data}, log of epochs until the error is within {100 * (_NEAR - 1):.0f} % of its last, relative to "
+            "all examples, by keep_fraction",
+            note=f"Epochs with everything: {np.exp(whole.mean()):.1f}.",
         ),
-        Claim.judged(
+        judge_points(
             "For the same compute the hardest examples give a lower error than random ones.",
-            all(row["test_error"] < other["test_error"] for row, other in zip(hard, chance, strict=True)),
-            f"{data}: all examples {100 * full['test_error']:.2f} % error with {full['flops']:.2g} FLOPs; {told}.",
+            {f: better_than(values, **points) for f, values in apart.items()},
+            rule="better than",
+            effect=_LOWER,
+            about=f"{data}, test error of the hardest minus that of random subsets, by keep_fraction",
+            note=f"All examples: {100 * full['test_error']:.2f} % with {full['flops']:.2g} FLOPs.",
         ),
     ]
 
@@ -121,7 +147,7 @@ def draw(table: FigureTable, path: Path) -> None:
     with figure(path, size=(10.6, 4.3 * len(titles)), ncols=2, nrows=len(titles), squeeze=False) as (drawn, grid):
         for (left, right), data in zip(grid, titles, strict=True):
             part = table.where(data=data)
-            fractions = sorted(part.values("keep_fraction"))
+            fractions = sorted(part.where(kind="run").values("keep_fraction"))
             for fraction in fractions:
                 metric = "random" if fraction == 1 else next(m for m in part.values("metric") if m != "random")
                 curve = part.where(kind="curve", keep_fraction=fraction, metric=metric)

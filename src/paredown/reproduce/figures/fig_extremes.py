@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from paredown.metrics.reliability import NOISY
 from paredown.plots import figure
 from paredown.reproduce import extreme_images as extremes
+from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.extreme_images import SHOWN_TITLES, class_name
+from paredown.reproduce.figures.fig6bc import judge_likeness
 from paredown.reproduce.setup import FigurePlan, Setup
-from paredown.standard_errors import standard_error
 
 NEEDS = extremes.NEEDS
 _SHOWN = 8
-_CERTAIN = 2.0  # standard errors over classes
 _DRAWN = 3  # classes
 PAPER = (100, 200, 300, 500)  # black swan and the others that the paper shows
 
@@ -34,37 +35,24 @@ def plan(setup: Setup) -> FigurePlan:
 
 def measure(setup: Setup) -> FigureTable:
     """The images of the classes that are drawn, and for every class how alike those of each end are."""
-    found = extremes.find_images(setup, list(SHOWN_TITLES))
+    data = extremes.images_of(setup)
     drawn = list(PAPER) if setup.scale == "paper" else list(range(2, 2 + _DRAWN))
     table = FigureTable()
-    classes = drawn if setup.scale == "paper" else [*drawn, *(c for c in range(found.data.classes) if c not in drawn)]
-    extremes.add_extremes(table, found, classes, shown=_SHOWN)
+    classes = drawn if setup.scale == "paper" else [*drawn, *(c for c in range(data.classes) if c not in drawn)]
+    found = extremes.add_each(table, setup, list(SHOWN_TITLES), classes, shown=_SHOWN)
+    benchmark.add_reliability(table, found.scores)
     shown = {found.classes[code] for code in drawn}
-    return FigureTable(row for row in table.rows if row["kind"] == "alike" or row["category"] in shown)
+    return FigureTable(row for row in table.rows if row["kind"] != "image" or row["category"] in shown)
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """Every metric by itself, over classes."""
-    alike = table.where(kind="alike")
-    told, held = [], []
-    for metric in alike.values("metric"):
-        rows = alike.where(metric=metric)
-        apart = rows["easy"] - rows["hard"]
-        error = standard_error(apart)
-        held.append(apart.mean() > _CERTAIN * error)
-        told.append(f"{SHOWN_TITLES[metric]} {apart.mean():+.3f} ± {error:.3f}")
-    lacking = [metric for metric, enough in zip(alike.values("metric"), held, strict=True) if not enough]
-    count = len(alike.values("category"))
-    return [
-        Claim.judged(
-            "By every metric the easiest images of a class resemble each other more than the hardest.",
-            all(held),
-            f"{alike.rows[0]['data']}, {_SHOWN} images at each end of {count} classes, mean cosine between their "
-            f"embeddings, easy minus hard: {', '.join(told)}"
-            + (f"; not clearly above 0: {', '.join(SHOWN_TITLES[metric] for metric in lacking)}." if lacking else "."),
-            lacking=lacking,
-        )
-    ]
+    """Every metric that is not noise, over classes."""
+    noise = benchmark.noise_metrics(table)
+    metrics = [name for name in table.where(kind="alike").values("metric") if name not in noise]
+    left_out = ", ".join(SHOWN_TITLES[name] for name in noise)
+    note = f"Left out as noise (reliability below {NOISY}): {left_out}." if noise else ""
+    claim = "By every metric the easiest images of a class resemble each other more than the hardest."
+    return [judge_likeness(table, metrics, claim, note=note)]
 
 
 def draw(table: FigureTable, path: Path) -> None:

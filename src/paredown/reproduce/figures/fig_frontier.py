@@ -69,15 +69,15 @@ def judge(table: FigureTable) -> list[Claim]:
     over = f"alpha_prune {START:g} to {END:g}, keep_fraction >= {_CUT_OFF:g}"
     free = float(table.where(kind="frontier without cut-off")["test_error"][0])
     return [
-        Claim.judged(
+        Claim.exact(
             "An exponential fits the Pareto frontier better than a power law.",
             error["exponential"] < error["power law"],
             f"Root mean square residuals of log error over {over}: {numbers}.",
         ),
-        Claim.judged(
+        Claim.exact(
             "The frontier falls faster than exponentially: a factorial fits better still.",
             min(error["factorial"], error["iterated factorial"]) < error["exponential"],
-            f"Over {over}, {order[0]} fits best. But it depends on the range; best by its end: "
+            f"Over {over}, {order[0]} fits best. Which form fits best depends on the range; by its end: "
             f"{_best_by_range(table)}. Without a limit on keep_fraction the frontier is {free:g} at alpha_prune = 2, "
             "which no such form describes.",
         ),

@@ -11,7 +11,6 @@ the answer is "cannot tell".
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,15 @@ import numpy as np
 from paredown.plots import COLORS, FRONTIER_COLOR, RANDOM_COLOR, figure
 from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.data_folders import SMALL_IMAGES, by_size
-from paredown.reproduce.drawing import log_axes
-from paredown.reproduce.scaling import add_laws, judge_level, scaling_sweep
+from paredown.reproduce.drawing import log_axes, mark_limits
+from paredown.reproduce.scaling import (
+    add_laws,
+    bound_points,
+    judge_exponential,
+    judge_level,
+    scaling_sweep,
+    with_sizes_between,
+)
 from paredown.reproduce.setup import FigurePlan, Setup
 
 NEEDS = {"main": by_size(SMALL_IMAGES, "svhn")}
@@ -29,9 +35,7 @@ NEEDS = {"main": by_size(SMALL_IMAGES, "svhn")}
 def plan(setup: Setup) -> FigurePlan:
     """The sweep of the other figures with a size between every two of its sizes."""
     config = scaling_sweep(setup)
-    sizes = config["grid"]["initial_size"]
-    between = [round(float(np.sqrt(a * b))) for a, b in pairwise(sizes)]
-    config["grid"]["initial_size"] = sorted(sizes if setup.scale == "tiny" else [*sizes, *between])
+    config = config if setup.scale == "tiny" else with_sizes_between(config)
     return FigurePlan(sweeps={"frontier": config}, datasets=(setup.dataset(),))
 
 
@@ -43,30 +47,8 @@ def measure(setup: Setup) -> FigureTable:
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """By AICc, and whether that is decided."""
-    laws = {row["law"]: row for row in table.where(kind="law").rows}
-    if not laws:
-        sentence = table.where(kind="verdict").rows[0]["sentence"]
-        return [Claim.judged("An exponential fits the frontier better than a power law.", None, sentence)]
-    power, exponential = (
-        min((row for name, row in laws.items() if name.startswith(form)), key=lambda row: row["aicc"])
-        for form in ("power", "exponential")
-    )
-    ahead = power["aicc"] - exponential["aicc"]
-    plain = laws["power"]["aicc"] - laws["exponential"]["aicc"]
-    frontier = table.where(kind="frontier")
-    return [
-        Claim.judged(
-            "An exponential fits the frontier better than a power law.",
-            ahead >= 6,  # an Akaike weight of 0.95
-            f"{table.rows[0]['data']}, {len(frontier)} sizes from {min(frontier['kept']):,.0f} to "
-            f"{max(frontier['kept']):,.0f}: the best power law ({power['law']}) against the best exponential "
-            f"({exponential['law']}): {ahead:+.1f} in AICc, above zero for the exponential; without asymptotes "
-            f"{plain:+.1f}. Errors of predicting left-out sizes: {power['left_out_error']:.2f} and "
-            f"{exponential['left_out_error']:.2f} in log error.",
-        ),
-        judge_level(table),
-    ]
+    """The two laws seed by seed, where the initial set does not limit the frontier; and its level, as in Fig. 3."""
+    return [judge_exponential(table), judge_level(table, counted_in="fig3")]
 
 
 def draw(table: FigureTable, path: Path) -> None:
@@ -88,6 +70,7 @@ def draw(table: FigureTable, path: Path) -> None:
         for row in frontier.rows:
             place = {"textcoords": "offset points", "xytext": (4, 7), "fontsize": 8, "color": FRONTIER_COLOR}
             axes.annotate(f"{row['keep_fraction']:g}", (row["kept"], 100 * row["test_error"]), **place)
+        mark_limits(axes, bound_points(table))
         low = 100 * min(frontier["test_error"].min(), random["test_error"].min())
         axes.set(yscale="log", ylim=(0.6 * low, None))
         log_axes(axes, xlabel="examples kept (numbers: keep_fraction)", ylabel="test error, %")

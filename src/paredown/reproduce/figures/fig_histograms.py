@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from paredown.laws import above
 from paredown.plots import figure
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.judging import PERCENT_OF, judge_points, seeds_of
 from paredown.reproduce.metric_comparison import COMPARED_METRICS, METRIC_TITLES
 from paredown.reproduce.setup import Setup
 from paredown.scores import Labels
@@ -31,7 +33,8 @@ _BINS = 24
 _CUT = 3  # times as many as in a bin of even spread: higher bars, of many ties, are cut off
 _SHOWN = 100  # classes at most: with more of them every tenth or so, as in the paper
 _SHARES = (0.25, 0.5, 0.75)
-_TIMES = 10  # as much variance between classes as by chance: "strongly"
+_STRONG = 0.01  # of the variance of ranks, beyond chance: "strongly"
+_SEEN = 0.02  # more than that, which should be seen
 
 
 def measure(setup: Setup) -> FigureTable:
@@ -51,9 +54,12 @@ def measure(setup: Setup) -> FigureTable:
     for metric, scored in scores.items():
         ranks = (rankdata(scored.values) - 0.5) / n
         above = np.array([float((ranks[labels.codes == code] > 0.5).mean()) for code in range(classes)])
+        known = scored.provenance.get("report", {})
+        steady = {"reliability": float(known["reliability"])} if "reliability" in known else {}
         table.add(
             "metric",
             metric=metric,
+            **steady,
             between_classes=variance_between(ranks, labels.codes),
             between_classes_raw=variance_between(scored.values, labels.codes),
             least_above_median=above.min(),
@@ -62,11 +68,21 @@ def measure(setup: Setup) -> FigureTable:
         for code in shown:
             own = ranks[labels.codes == code]
             low, middle, high = np.quantile(own, _SHARES)
-            name = f"class {labels.classes[code]}"
+            name = _name(setup, labels, code)
             table.add("class", metric=metric, name=name, lower=low, median=middle, upper=high)
             share, edges = np.histogram(own, bins=_BINS, range=(0, 1))
             table.add("histogram", metric=metric, name=name, rank=(edges[:-1] + edges[1:]) / 2, share=share / len(own))
+    for part in benchmark.parts_of(setup):
+        for metric, scored in part.scores.items():
+            explained = variance_explained(rankdata(scored.values)[part.rows] / n, labels.codes[part.rows])
+            table.add("part", metric=metric, seed=part.number, over=part.over, between_classes=explained)
     return table
+
+
+def _name(setup: Setup, labels: Labels, code: int) -> str:
+    """The class as the data set calls it; features only have codes."""
+    own = str(labels.classes[code])
+    return setup.dataset().class_name(int(own)) if own.isdigit() else own
 
 
 def variance_between(values: NDArray[np.floating], codes: NDArray[Any]) -> float:
@@ -78,24 +94,28 @@ def variance_between(values: NDArray[np.floating], codes: NDArray[Any]) -> float
     return float((counts[there] * (means - values.mean()) ** 2).sum() / total) if total > 0 else 0.0
 
 
+def variance_explained(values: NDArray[np.floating], codes: NDArray[Any]) -> float:
+    """Omega squared: the same without what classes that do not differ explain by chance."""
+    share, classes = variance_between(values, codes), len(np.unique(codes))
+    within = (1 - share) / max(1, len(values) - classes)
+    return (share - (classes - 1) * within) / (1 + within)
+
+
 def judge(table: FigureTable) -> list[Claim]:
-    """Every metric against the share of variance that classes have by chance."""
+    """The share of variance between classes that is beyond chance, over scorings."""
+    names, parts = benchmark.steady_metrics(table), table.where(kind="part")
     about = table.where(kind="data").rows[0]
-    rows = {row["metric"]: row for row in table.where(kind="metric").rows}
-    chance = about["by_chance"]
-    weak = [name for name in COMPARED_METRICS if rows[name]["between_classes"] < _TIMES * chance]
+    values = {name: seeds_of(parts, "between_classes", metric=name) for name in names}
     return [
-        Claim.judged(
+        judge_points(
             "The scores of every metric differ strongly from class to class.",
-            not weak,
-            f"Share of the variance of ranks between the {about['classes']:.0f} classes ({chance:.4f} expected by "
-            f"chance, random {rows['random']['between_classes']:.4f}): "
-            + "; ".join(
-                f"{METRIC_TITLES[name]} {rows[name]['between_classes']:.3f} (harder than the median: "
-                f"{rows[name]['least_above_median']:.0%} to {rows[name]['most_above_median']:.0%} of a class)"
-                for name in COMPARED_METRICS
-            )
-            + f". Less than {_TIMES} times chance: {benchmark.name_metrics(weak)}.",
+            {METRIC_TITLES[name]: above(each, _STRONG, points=len(names)) for name, each in values.items()},
+            rule="above",
+            over=benchmark.parts_over(parts),
+            effect=_SEEN,
+            unit=PERCENT_OF,
+            about=f"share of the variance of ranks between the {about['classes']:.0f} classes, beyond chance",
+            note=benchmark.left_out(table),
         )
     ]
 

@@ -14,17 +14,20 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from paredown.laws import above, better_than
 from paredown.plots import COLORS, RANDOM_COLOR, figure
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.judging import PLAIN, judge_points, seeds_of
 from paredown.reproduce.metric_comparison import COMPARED_METRICS, FLOOR, METRIC_TITLES
 from paredown.reproduce.setup import Setup
-from paredown.scores import Labels
+from paredown.scores import Labels, Scores
 from paredown.selection import balance_of_counts, select
 
 NEEDS, plan = benchmark.NEEDS, benchmark.plan_scores
@@ -32,7 +35,7 @@ PRUNED = tuple(round(0.1 * tenth, 1) for tenth in range(10))
 _DRAWS = 20  # random subsets behind the grey band
 _AT = 0.8  # pruned, where claims are judged
 _SOLVABLE = 20  # classes
-_NEGLIGIBLE = 0.02  # of b: the places of the smallest class are taken from others, and these may become less equal
+_LESS = 0.1  # of b, that "amplifies class imbalance" and "limits it" are about
 
 
 def measure(setup: Setup) -> FigureTable:
@@ -45,6 +48,8 @@ def measure(setup: Setup) -> FigureTable:
     bound = lowest_balance(len(labels.classes), FLOOR * float(labels.counts.min() / len(first)))
     about = {"data": setup.dataset().title, "examples": len(first), "classes": len(labels.classes)}
     table.add("data", **about, lowest_with_floor=bound)
+    benchmark.add_reliability(table, scores)
+    _add_parts(table, setup, labels)
     for pruned in PRUNED:
         options = {"keep_fraction": 1 - pruned, "strategy": "random", "balance": 0.0}
         subsets = [select(first, seed=setup.seed + draw, **options).keep for draw in range(_DRAWS)]
@@ -58,6 +63,25 @@ def measure(setup: Setup) -> FigureTable:
             found = {"pruned": pruned, "b": balance_of_counts(counts), "smallest_share": smallest}
             table.add("metric", metric=metric, strategy=strategy, floor=floor, **found)
     return table
+
+
+def _add_parts(table: FigureTable, setup: Setup, labels: Labels) -> None:
+    """In every part of the examples, how much less balanced metrics keep them than chance does, at `_AT` pruned."""
+    for part in benchmark.parts_of(setup):
+        own = Labels(labels.codes[part.rows], labels.classes)
+
+        def b(name: str, strategy: str, floor: float, seed: int, own: Labels = own, part: Any = part) -> float:
+            scored = part.scores[name]
+            chosen = Scores(scored.values[part.rows], scored.ids[part.rows], name, own)
+            options = {"keep_fraction": 1 - _AT, "strategy": strategy, "balance": floor, "seed": seed}
+            return balance_of_counts(_counts(own, select(chosen, labels=own, **options).keep))
+
+        draws = range(setup.seed, setup.seed + _DRAWS)
+        chance = float(np.mean([b("random", "random", 0.0, seed) for seed in draws]))
+        for metric, floor, strategy in product(COMPARED_METRICS, (0.0, FLOOR), ("hard", "easy")):
+            found = b(metric, strategy, floor, setup.seed)
+            values = {"seed": part.number, "over": part.over}
+            table.add("part", metric=metric, strategy=strategy, floor=floor, **values, b=found, less=found - chance)
 
 
 def _counts(labels: Labels, keep: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -90,44 +114,43 @@ def lowest_balance(classes: int, least: float) -> float:
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """Balance scores against random subsets, and with the floor against without, where a fifth is left."""
-    chance = table.where(kind="random", pruned=_AT).rows[0]
-    lowest_by_chance = chance["b"] - 3 * chance["deviation"]
-    rows = table.where(kind="metric", pruned=_AT)
-    free, held = rows.where(floor=0.0), rows.where(floor=FLOOR)
-    as_random = [row for row in free.rows if row["b"] >= lowest_by_chance]
-    worst = min(free.rows, key=lambda row: row["b"])
-    worst_held = min(held.rows, key=lambda row: row["b"])
-    everywhere = table.where(kind="metric")
-    smallest = float(everywhere.where(floor=FLOOR)["smallest_share"].min())
-    gain = everywhere.where(floor=FLOOR)["b"] - everywhere.where(floor=0.0)["b"]
+    """Balance scores against random subsets, and with the floor against without, over scorings."""
+    parts, names = table.where(kind="part"), benchmark.steady_metrics(table)
+    ways = {
+        f"{METRIC_TITLES[name]}, {strategy} kept": {"metric": name, "strategy": strategy}
+        for name in names
+        for strategy in ("hard", "easy")
+    }
+    lost = {title: seeds_of(parts, "less", floor=0.0, **way) for title, way in ways.items()}
+    worst = {
+        floor: np.min([seeds_of(parts, "b", floor=floor, **way) for way in ways.values()], axis=0)
+        for floor in (0.0, FLOOR)
+    }
     bound = table.where(kind="data").rows[0].get("lowest_with_floor", np.nan)
+    smallest = float(table.where(kind="metric", floor=FLOOR)["smallest_share"].min())
     return [
-        Claim.judged(
+        judge_points(
             "Pruning amplifies class imbalance for every metric but random, from both ends.",
-            not as_random,
-            f"Balance score b with {_AT:.0%} pruned: random {chance['b']:.3f} ± {chance['deviation']:.3f} (standard "
-            f"deviation); by metric (hard, easy kept): "
-            + "; ".join(
-                f"{METRIC_TITLES[metric]} {', '.join(f'{b:.2f}' for b in free.where(metric=metric)['b'])}"
-                for metric in free.values("metric")
-            )
-            + f". Not below random by three standard deviations: {'; '.join(map(_name, as_random)) or 'none'}.",
+            {title: better_than(values, points=len(lost)) for title, values in lost.items()},
+            rule="less than",
+            over=benchmark.parts_over(parts),
+            effect=_LESS,
+            unit=PLAIN,
+            about=f"balance score b with {_AT:.0%} pruned minus that of random subsets",
+            note=benchmark.left_out(table),
         ),
-        Claim.judged(
+        judge_points(
             f"A floor of {FLOOR:g} limits it.",
-            smallest >= FLOOR * (1 - 1e-9) and worst_held["b"] > worst["b"] and not (gain < -_NEGLIGIBLE).any(),
-            f"With {_AT:.0%} pruned the lowest b is {worst['b']:.2f} ({_name(worst)}) without and "
-            f"{worst_held['b']:.2f} ({_name(worst_held)}) with it; no class keeps less than {smallest:.2f} of an equal "
-            f"share. Over all fractions it raises b in {(gain > 0).sum()} of {len(gain)} cases and lowers it in "
-            f"{(gain < 0).sum()}, by {max(0.0, -gain.min()):.3f} at most"
-            + (f"; b can not be below {bound:.2f} with it." if np.isfinite(bound) else "."),
+            {"lowest b": above(worst[FLOOR] - worst[0.0], 0.0)},
+            rule="more than",
+            over=benchmark.parts_over(parts),
+            effect=_LESS,
+            unit=PLAIN,
+            about=f"lowest balance score of all ways with {_AT:.0%} pruned, with the floor minus without",
+            note=f"No class keeps less than {smallest:.2f} of an equal share"
+            + (f", so that b cannot be below {bound:.2f}." if np.isfinite(bound) else "."),
         ),
     ]
-
-
-def _name(row: dict[str, str]) -> str:
-    return f"{METRIC_TITLES[row['metric']]}, {row['strategy']} kept"
 
 
 def draw(table: FigureTable, path: Path) -> None:

@@ -14,15 +14,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from paredown.laws import above, better_than
 from paredown.plots import COLORS, RANDOM_COLOR, figure
-from paredown.reproduce.base import Claim, FigureTable, in_points, means
+from paredown.reproduce.base import Claim, FigureTable, means
 from paredown.reproduce.data_folders import SMALL_IMAGES, by_size
 from paredown.reproduce.drawing import log_axes, percent_bars
-from paredown.reproduce.scaling import DECIDED, scaling_sweep
+from paredown.reproduce.judging import PERCENT, judge_points, mean_over, seeds_of
+from paredown.reproduce.scaling import scaling_sweep
 from paredown.reproduce.setup import FigurePlan, Setup
 
 NEEDS = {"main": by_size(SMALL_IMAGES, "svhn")}
+_STRONGER = 0.15  # of log error on average, that "reaches lower errors" is about
+_TURNS = 0.3  # of log error, that an error must rise by before pruning more is said to stop paying
 EPOCHS = {"weak": 4, "strong": 40}
 
 
@@ -51,44 +56,61 @@ def measure(setup: Setup) -> FigureTable:
             probe = {"data": setup.dataset().title, "probe": name, "epochs": EPOCHS.get(name, 0)}
             found = means(test_error=values, difference=values - at["random"])
             table.add("error", **probe, **where, kept=number, **found)
+            relative = {"log_ratio": np.log(values / at["random"])}
+            table.add_seeds("seed", probe=name, **where, columns=relative)
         if fraction < 1:
             table.add("strong minus weak", **where, **means(difference=at["strong"] - at["weak"]))
     return table
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """The two probes at the strongest pruning, and where each stops paying."""
-    gain = table.where(kind="strong minus weak")
-    z = gain["difference"] / gain["difference_stderr"]
-    better, worse = int((z <= -DECIDED).sum()), int((z >= DECIDED).sum())
-    hardest = min(gain["keep_fraction"])
-    at = gain.where(keep_fraction=hardest)
-    told = "; ".join(f"{in_points(row, 'difference')} from {row['initial_size']:,.0f}" for row in at.rows)
-    return [
-        Claim.judged(
-            "A stronger probe reaches lower errors.",
-            better > worse,
-            f"{table.rows[0]['data']}: strong minus weak probe, points of test error, at keep_fraction {hardest:g}: "
-            f"{told}; of {len(gain)} points {better} are better and {worse} worse by {DECIDED:g} standard errors.",
-        ),
-        *(_stops(table, probe) for probe in EPOCHS),
-    ]
+    """The two probes over all points, and whether the strongest pruning still pays with each, seed by seed."""
+    seeds = table.where(kind="seed")
+    data, largest = table.rows[0]["data"], max(seeds["initial_size"])
+    points = {(row["initial_size"], row["keep_fraction"]) for row in seeds.rows if row["keep_fraction"] < 1}
+    errors = {
+        probe: mean_over(
+            [seeds_of(seeds, "log_ratio", probe=probe, initial_size=n, keep_fraction=f) for n, f in points]
+        )
+        for probe in EPOCHS
+    }
+    smallest, next_to_it = sorted({fraction for _, fraction in points})[:2]
 
+    def turns(probe: str) -> NDArray[np.float64]:
+        where = {"probe": probe, "initial_size": largest}
+        less, more = (seeds_of(seeds, "log_ratio", keep_fraction=f, **where) for f in (smallest, next_to_it))
+        return less - more
 
-def _stops(table: FigureTable, probe: str) -> Claim:
-    """Whether pruning more keeps helping at the largest initial set."""
-    largest = max(table["initial_size"])
-    rows = sorted(table.where(kind="error", probe=probe, initial_size=largest).rows, key=lambda r: -r["keep_fraction"])
-    gains = [row["difference"] for row in rows]
-    stops = bool(np.argmin(gains) < len(gains) - 1)
-    told = ", ".join(f"{100 * row['difference']:+.2f} at {row['keep_fraction']:g}" for row in rows)
-    what = "stops paying at some keep_fraction" if probe == "weak" else "keeps paying"
-    return Claim.judged(
-        f"With a {probe} probe ({EPOCHS[probe]} epochs) pruning more {what}.",
-        stops if probe == "weak" else not stops,
-        f"Difference from random subsets of the same size from {largest:,.0f} examples, points of test error, at "
-        f"keep_fraction: {told}.",
+    about = (
+        f"from {largest:,.0f} examples, error relative to random subsets, keep_fraction {smallest:g} against "
+        f"{next_to_it:g}"
     )
+    return [
+        judge_points(
+            "A stronger probe reaches lower errors.",
+            {"strong / weak": better_than(errors["strong"] - errors["weak"])},
+            rule="better than",
+            effect=_STRONGER,
+            unit=PERCENT,
+            about=f"{data}, error with the strong probe relative to the weak one, mean over {len(points)} points",
+        ),
+        judge_points(
+            f"With a weak probe ({EPOCHS['weak']} epochs) pruning more stops paying at some keep_fraction.",
+            {"weak": above(turns("weak"), 0.0)},
+            rule="above",
+            effect=_TURNS,
+            unit=PERCENT,
+            about=about,
+        ),
+        judge_points(
+            f"With a strong probe ({EPOCHS['strong']} epochs) pruning more keeps paying.",
+            {"strong": better_than(turns("strong"))},
+            rule="better than",
+            effect=_TURNS,
+            unit=PERCENT,
+            about=about,
+        ),
+    ]
 
 
 def draw(table: FigureTable, path: Path) -> None:

@@ -24,9 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.evaluate import measure_shape_bias
+from paredown.laws import Region, judge_mean
 from paredown.plots import figure
 from paredown.reproduce.base import Claim, FigureTable, pick
 from paredown.reproduce.extreme_images import class_name
+from paredown.reproduce.judging import POINTS, judge_points
 from paredown.reproduce.robustness import NAMES, NEEDS, STYLE, plan, shown_stimuli, students_answers
 from paredown.reproduce.setup import Setup
 from paredown.reproduce.stimuli import CUE_CONFLICT, Stimuli, read_human_trials
@@ -34,7 +36,7 @@ from paredown.standard_errors import share_error, standard_error
 
 __all__ = ["NEEDS", "draw", "judge", "measure", "plan"]
 
-_CERTAIN = 2.0  # standard errors from which on a difference counts
+_CHANGE = 0.03  # of the shape bias, that "slightly more often" is about
 _MARKERS = {"full": "s", "hard": "o", "easy": "^", "random": "D", "humans": "*"}
 
 
@@ -95,32 +97,29 @@ def _difference(table: FigureTable, strategy: str, keep_fraction: float) -> tupl
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """The direction of both changes where most is discarded."""
+    """The direction of both changes where most is discarded; the noise is that of the seeds or of the few stimuli."""
     overall = table.where(kind="all")
     full = overall.where(strategy="full")
-    fractions = overall.where(strategy="hard").values("keep_fraction")
+    fraction = min(overall.where(strategy="hard").values("keep_fraction"))
+    decided = np.mean(full["shape_decisions"] + full["texture_decisions"])
+    humans = overall.where(strategy="humans")
+    beside = f", {float(np.mean(shape_bias(humans))):.2f} for humans" if len(humans) else ""
     claims = []
-    for strategy, sign, text in (
-        ("hard", 1, "Discarding easy examples raises the shape bias."),
-        ("easy", -1, "Discarding hard examples lowers the shape bias."),
+    for strategy, region, word, text in (
+        ("hard", Region(low=0.0), "above", "Discarding easy examples raises the shape bias."),
+        ("easy", Region(high=0.0), "below", "Discarding hard examples lowers the shape bias."),
     ):
-        found = {fraction: _difference(table, strategy, fraction) for fraction in sorted(fractions)}
-        mean, error = found[min(fractions)]
-        whole = float(np.mean(shape_bias(full)))
-        decided = np.mean(full["shape_decisions"] + full["texture_decisions"])
-        sure = abs(mean) > _CERTAIN * error
-        humans = overall.where(strategy="humans")
-        beside = f" ({float(np.mean(shape_bias(humans))):.2f} for humans)" if len(humans) else ""
+        mean, error = _difference(table, strategy, fraction)
         claims.append(
-            Claim.judged(
+            judge_points(
                 text,
-                sign * mean > 0 if sure else None,
-                f"{'' if sure else 'Cannot tell: '}{full['trials'][0]:.0f} stimuli ({full.rows[0]['stimuli']}), on "
-                f"average {decided:.0f} of them "
-                f"decided for one of the cues; shape bias {whole:.3f} with everything{beside}; "
-                "differences "
-                + ", ".join(f"{m:+.3f} ± {e:.3f} at keep_fraction {f:g}" for f, (m, e) in found.items())
-                + ".",
+                {f"{fraction:g}": judge_mean(mean, error, len(full), region)},
+                rule=word,
+                effect=_CHANGE,
+                unit=POINTS,
+                about=f"shape bias minus that with everything, keep_fraction {fraction:g}, {full['trials'][0]:.0f} "
+                f"stimuli ({full.rows[0]['stimuli']}), of which {decided:.0f} are decided for one of the cues",
+                note=f"The bias is {100 * float(np.mean(shape_bias(full))):.1f} % with everything{beside}.",
                 trials=int(full["trials"][0]),
                 difference=mean,
                 difference_stderr=error,
@@ -154,6 +153,10 @@ def draw(table: FigureTable, path: Path) -> None:
             label = "humans" if strategy == "humans" else NAMES[strategy]
             label += f", {fraction:.0%} kept" if strategy in ("hard", "easy", "random") else ""
             style = {"color": STYLE[strategy], "marker": _MARKERS[strategy]}
+            # Of so many decisions; networks of one kind see the same stimuli, so that one of them counts.
+            decided = (shape + texture) / max(1, len(set(rows["seed"])))
+            spread = 2 * np.array([share_error(s, n) for s, n in zip(share, decided, strict=True)])
+            axes.errorbar(share, places, xerr=spread, fmt="none", ecolor=STYLE[strategy], elinewidth=0.8, alpha=0.6)
             axes.scatter(share, places, s=34, label=label, zorder=3, **style)
             together = table.where(kind="all", strategy=strategy, keep_fraction=fraction)
             axes.axvline(1 - float(np.mean(shape_bias(together))), color=STYLE[strategy], linewidth=1.6)
@@ -162,7 +165,8 @@ def draw(table: FigureTable, path: Path) -> None:
         axes.set_yticks(range(len(categories)), names)
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.6, len(categories) - 0.4))
         axes.set_xlabel(
-            "share of texture decisions, of those for shape or texture\n(left: shape bias, right: texture bias)"
+            "share of texture decisions, of those for shape or texture\n(left: shape bias, right: texture bias; "
+            "bars: two standard errors)"
         )
         axes.set_title(f"{table.rows[0]['stimuli']}: by category of shape (stimuli); lines: means", loc="left")
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -16,16 +16,20 @@ from pathlib import Path
 
 import numpy as np
 
+from paredown.laws import better_than, equivalent_to
 from paredown.plots import COLORS, RANDOM_COLOR, figure, plain_axis
 from paredown.reproduce import metric_comparison as benchmark
-from paredown.reproduce.base import Claim, FigureTable, in_points, means
+from paredown.reproduce.base import Claim, FigureTable, means
 from paredown.reproduce.drawing import percent_bars
 from paredown.reproduce.figures.fig5bc import draw_full_set
+from paredown.reproduce.judging import judge_points, seeds_of
 from paredown.reproduce.setup import FigurePlan, Setup
 
 NEEDS = benchmark.NEEDS
 _AT = 0.8
 _NEAR = 10  # an order of magnitude
+_MARGIN = 0.005  # of accuracy, up to which k does not matter much
+_LOSS = 0.005  # that "impair performance" is about
 
 
 def clusters(setup: Setup) -> tuple[int, ...]:
@@ -59,38 +63,32 @@ def measure(setup: Setup) -> FigureTable:
     for k in clusters(setup):
         own = measured[f"k{k}", _AT, 0.0]
         table.add("k", k=k, **means(accuracy=own, difference=own - chance, change=own - usual))
+        table.add_seeds("seed", k=k, columns={"change": own - usual})
     return table
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """The spread of accuracies near the number of classes, by the paper's yardstick, and what lies beyond."""
-    full = table.where(kind="full").rows[0]
-    classes, margin = full["classes"], 2 * full["deviation"]
-    rows = table.where(kind="k").rows
+    """Every k against k = the number of classes, seed by seed."""
+    full, seeds = table.where(kind="full").rows[0], table.where(kind="seed")
+    classes, known = full["classes"], seeds.values("k")
     # A single cluster is very small, even where there are only ten classes.
-    near = [row for row in rows if classes / _NEAR <= row["k"] <= classes * _NEAR and row["k"] > 1]
-    far = [row for row in rows if row not in near]
-    best, worst = (pick(near, key=lambda row: row["accuracy"]) for pick in (max, min))
-    told = "; ".join(f"{row['k']:.0f}: {100 * row['accuracy']:.2f} ± {100 * row['stderr']:.2f}" for row in rows)
-    ends = (rows[0], rows[-1])
+    near = [k for k in known if classes / _NEAR <= k <= classes * _NEAR and 1 < k != classes]
+    ends = (known[0], known[-1])
+    about = f"{full['data']}, {_AT:.0%} kept, accuracy minus that with k = {classes:.0f}"
     return [
-        Claim.judged(
+        judge_points(
             "Within an order of magnitude of the number of classes, k does not matter much.",
-            best["accuracy"] - worst["accuracy"] <= 2 * margin,
-            f"Top-{full['top']:.0f} accuracy in per cent by k, {_AT:.0%} kept of {full['data']}: {told}. From "
-            f"{near[0]['k']:g} to {near[-1]['k']:g} they lie within "
-            f"{100 * (best['accuracy'] - worst['accuracy']):.2f} points; ± two standard deviations of a training on "
-            f"all examples are {200 * margin:.2f} wide.",
+            {f"k = {k:.0f}": equivalent_to(seeds_of(seeds, "change", k=k), _MARGIN, points=len(near)) for k in near},
+            rule="equivalent to",
+            effect=_MARGIN,
+            about=about,
         ),
-        Claim.judged(
+        judge_points(
             "Very small and very large k impair performance.",
-            all(row["change"] < -2 * row["change_stderr"] for row in ends),
-            f"Against k = {classes:.0f}, in points: "
-            + "; ".join(
-                f"k = {row['k']:.0f} {in_points(row, 'change')}"
-                for row in {row["k"]: row for row in (*far, *ends)}.values()
-            )
-            + ".",
+            {f"k = {k:.0f}": better_than(seeds_of(seeds, "change", k=k), points=len(ends)) for k in ends},
+            rule="below",
+            effect=_LOSS,
+            about=about,
         ),
     ]
 

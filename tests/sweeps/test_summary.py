@@ -85,10 +85,28 @@ def test_what_the_seeds_decide(differences: list[float], effect: Effect) -> None
 
 
 def test_the_level_of_significance() -> None:
-    # With three seeds, t = 9.92 is p = 0.01.
+    # With three seeds, t = 4.303 is p = 0.05.
     spread = np.array([-1.0, 0.0, 1.0])
-    for t, effect in ((9.8, Effect.UNDECIDED), (10.0, Effect.HURTS), (-10.0, Effect.HELPS)):
+    for t, effect in ((4.2, Effect.UNDECIDED), (4.4, Effect.HURTS), (-4.4, Effect.HELPS)):
         assert row_of((t * standard_error(spread) + spread).tolist()).effect is effect
+
+
+def test_p_values_are_corrected_for_the_number_of_comparisons() -> None:
+    """By Holm: with p = 0.01, 0.02 and 0.9 times 3, 2 and 1, none smaller than the one before it."""
+    spread = np.array([-1.0, 0.0, 1.0])
+    error = standard_error(spread)
+    at = [stats.t.isf(p / 2, 2) * error for p in (0.01, 0.02, 0.9)]
+    rows = compare_with_random(
+        sweep_of(*((n, 0.5, (t + spread).tolist()) for n, t in zip((100, 200, 300), at, strict=True)))
+    )
+    assert [row.p_value for row in rows] == pytest.approx([0.01, 0.02, 0.9])
+    assert [row.corrected_p_value for row in rows] == pytest.approx([0.03, 0.04, 0.9])
+    assert [row.effect for row in rows] == [Effect.HURTS, Effect.HURTS, Effect.UNDECIDED]
+    few = compare_with_random(sweep_of((100, 0.5, (at[1] + spread).tolist()), (200, 0.5, (at[1] + spread).tolist())))
+    assert [row.corrected_p_value for row in few] == pytest.approx([0.04, 0.04])
+    many = compare_with_random(sweep_of(*((n, 0.5, (at[1] + spread).tolist()) for n in (100, 200, 300))))
+    assert [row.corrected_p_value for row in many] == pytest.approx([0.06] * 3)
+    assert all(row.effect is Effect.UNDECIDED for row in many)
 
 
 def test_where_there_is_no_standard_error() -> None:
@@ -153,7 +171,7 @@ def test_pays_at_the_smallest_fraction_that_does() -> None:
         (64_000, 0.25),
         None,
         "Keeping the hardest by el2n pays: at 25 % of 64,000 the test error is 1.00 ± 0.04 points lower than with a "
-        "random 25 % (4 seeds).",
+        "random 25 % (4 seeds, p = 0.0006 corrected for 4 comparisons).",
     )
 
 
@@ -164,8 +182,9 @@ def test_pays_there_and_not_everywhere() -> None:
         (64_000, 0.5),
         (4_000, 0.5),  # the largest set where it does not
         "Keeping the hardest by el2n pays: at 50 % of 64,000 the test error is 1.00 ± 0.04 points lower than with a "
-        "random 50 % (4 seeds). It does not pay everywhere: at 50 % of 4,000 the test error is 2.00 ± 0.04 points "
-        "higher than with a random 50 % (4 seeds).",
+        "random 50 % (4 seeds, p = 0.0003 corrected for 4 comparisons). It does not pay everywhere: at 50 % of 4,000 "
+        "the test error is 2.00 ± 0.04 points higher than with a random 50 % (4 seeds, p < 0.0001 corrected for 4 "
+        "comparisons).",
     )
 
 
@@ -176,15 +195,16 @@ def test_hurts_at_every_fraction() -> None:
         (64_000, 0.25),
         None,
         "Keeping the hardest by el2n does worse than random subsets of the same size at every fraction: at 25 % of "
-        "64,000 the test error is 3.00 ± 0.04 points higher than with a random 25 % (4 seeds). That is typical of "
-        "wrong or ambiguous labels, of probes that are too weak, or of sets that are too small: look at the hardest "
+        "64,000 the test error is 3.00 ± 0.04 points higher than with a random 25 % (4 seeds, p < 0.0001 corrected for "
+        "3 comparisons). That is typical of wrong or ambiguous labels, of probes that are too weak, "
+        "or of sets that are too small: look at the hardest "
         "examples, train the probes longer, or keep all.",
     )
     verdict, _, _, sentence = judged((64_000, 0.5, HURTS), strategy="easy")
     assert verdict is PruningVerdict.HURTS
     assert sentence == (  # and nothing of wrong labels, which are among the hardest
         "Keeping the easiest by el2n does worse than random subsets of the same size at every fraction: at 50 % of "
-        "64,000 the test error is 2.00 ± 0.04 points higher than with a random 50 % (4 seeds)."
+        "64,000 the test error is 2.00 ± 0.04 points higher than with a random 50 % (4 seeds, p < 0.0001)."
     )
 
 
@@ -196,9 +216,10 @@ def test_hurts_in_part_never_calls_a_loss_undecided() -> None:
         (64_000, 0.1),  # the worst of the losses
         (64_000, 0.25),
         "Keeping the hardest by el2n does worse than random subsets of the same size at some fractions: at 10 % of "
-        "64,000 the test error is 2.00 ± 0.04 points higher than with a random 10 % (4 seeds). At others there "
-        "is no significant difference: at 25 % of 64,000 the test error is 0.40 ± 0.41 points higher than with a "
-        "random 25 % (4 seeds).",
+        "64,000 the test error is 2.00 ± 0.04 points higher than with a random 10 % (4 seeds, p < 0.0001 corrected for "
+        "3 comparisons). At others there is no significant difference: at 25 % of 64,000 the test error is "
+        "0.40 ± 0.41 points higher than with a "
+        "random 25 % (4 seeds, p = 0.41 corrected for 3 comparisons).",
     )
 
 
@@ -228,7 +249,8 @@ def test_no_significant_difference_shows_the_best() -> None:
         (64_000, 0.25),
         None,
         "Keeping the hardest by el2n shows no significant difference from random subsets: at 25 % of 64,000 the test "
-        "error is 0.05 ± 0.21 points lower than with a random 25 % (4 seeds). Run more seeds to decide.",
+        "error is 0.05 ± 0.21 points lower than with a random 25 % (4 seeds, p = 1 corrected for 3 "
+        "comparisons). Run more seeds to decide.",
     )
 
 
@@ -256,7 +278,7 @@ def test_advice_names_the_error_of_the_unpruned_set() -> None:
     (said,) = advice(table)
     assert str(said) == (
         "Keeping the hardest by el2n pays: at 50 % of 64,000 the test error is 1.00 ± 0.04 points lower than with a "
-        "random 50 % (4 seeds; 19.00 % pruned, 18.10 % unpruned)."
+        "random 50 % (4 seeds, p = 0.00015; 19.00 % pruned, 18.10 % unpruned)."
     )
     (unknown,) = compare_with_random(pruned)
     assert math.isnan(unknown.unpruned_error)
@@ -303,7 +325,8 @@ def test_every_way_of_pruning_has_its_own_verdict() -> None:
         ),
         ("el2n", "hard", 0.0, 0.5): (
             PruningVerdict.HURTS,
-            "Keeping the hardest by el2n at m = 0.5 does worse than random subsets of the same size at every fraction",
+            "Keeping the hardest by el2n at matched_iterations 0.5 does worse than random subsets of the same size at "
+            "every fraction",
         ),
     }
 
@@ -323,12 +346,12 @@ def test_curves_are_by_way_fraction_and_size() -> None:
         ]
     )
     curves = curves_by_way(table)
-    assert list(curves) == ["el2n, hard", "el2n, hard, floor 0.25, m = 0.5", "random"]
+    assert list(curves) == ["el2n, hard", "el2n, hard, floor 0.25, matched_iterations 0.5", "random"]
     (small, large) = curves["el2n, hard"][0.5]
     assert small[:2] == (500, pytest.approx(0.19))
     assert math.isnan(small[2])
     assert large == (1_000, pytest.approx(0.18), pytest.approx(0.01))
-    assert curves["el2n, hard, floor 0.25, m = 0.5"][0.5][0][:2] == (500, pytest.approx(0.22))
+    assert curves["el2n, hard, floor 0.25, matched_iterations 0.5"][0.5][0][:2] == (500, pytest.approx(0.22))
     assert [point[0] for point in curves["random"][0.5]] == [500, 1_000]
 
 

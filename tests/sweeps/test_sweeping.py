@@ -205,6 +205,11 @@ def test_a_sweep_estimates_how_long_it_will_take(
     assert len(said) == 1  # nothing is left to do
 
 
+def test_an_address_without_a_cluster_is_refused(config: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(PareError, match="address is that of a Ray cluster"):
+        sweep(config, out=tmp_path / "swept", address="auto")
+
+
 def test_unpruned_sets_are_trained_unless_they_are_not_wanted(config: dict[str, Any]) -> None:
     small = with_(config, "grid", keep_fraction=[0.25])
     assert {run.keep_fraction for run in expand(read_settings(small).grid)} == {0.25, 1.0}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from paredown.laws.claim_rules import FEWEST_SEEDS
 
 if TYPE_CHECKING:
     from paredown.sweeps.summary import Advice, ComparisonWithRandom
+
+Row = TypeVar("Row")
 
 
 class Effect(Enum):
@@ -37,8 +39,16 @@ def name_way(row: Mapping[str, Any]) -> str:
     if row["metric"] == "random":
         return "random"
     floor = f", floor {row['balance']:g}" if row["balance"] else ""
-    duration = f", m = {row['matched_iterations']:g}" if row["matched_iterations"] < 1 else ""
+    duration = f", matched_iterations {row['matched_iterations']:g}" if row["matched_iterations"] < 1 else ""
     return f"{row['metric']}, {row['strategy']}{floor}{duration}"
+
+
+def group_by_way(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows, or what was found at points of the grid, by the name of their way of pruning."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(name_way(row if isinstance(row, Mapping) else vars(row)), []).append(row)
+    return groups
 
 
 def describe_advice(advice: Advice) -> str:
@@ -70,10 +80,14 @@ def describe_point(row: ComparisonWithRandom) -> str:
     error = "" if math.isnan(row.difference_stderr) else f" ± {100 * row.difference_stderr:.2f}"
     direction = "lower" if row.difference < 0 else "higher"
     share = f"{100 * row.keep_fraction:g} %"
-    both = f"; {100 * row.test_error:.2f} % pruned, {100 * row.unpruned_error:.2f} % unpruned"
+    facts = [_seeds(row)]
+    if row.seeds >= FEWEST_SEEDS and not math.isnan(row.corrected_p_value):
+        facts[0] += f", {_p_value(row)}"
+    if not math.isnan(row.unpruned_error):
+        facts.append(f"{100 * row.test_error:.2f} % pruned, {100 * row.unpruned_error:.2f} % unpruned")
     return (
         f"at {share} of {row.initial_size:,} the test error is {points}{error} points {direction} than with a random "
-        f"{share} ({_seeds(row)}{'' if math.isnan(row.unpruned_error) else both})"
+        f"{share} ({'; '.join(facts)})"
     )
 
 
@@ -82,7 +96,7 @@ def _subject(advice: Advice) -> str:
     kept = f"{ends.get(advice.strategy, 'examples')} by {advice.metric}"
     strategy = "" if advice.strategy in ends else f" with strategy {advice.strategy}"
     floor = f" with a floor of {advice.balance:g}" if advice.balance else ""
-    duration = f" at m = {advice.matched_iterations:g}" if advice.matched_iterations < 1 else ""
+    duration = f" at matched_iterations {advice.matched_iterations:g}" if advice.matched_iterations < 1 else ""
     return f"Keeping {kept}{strategy}{floor}{duration}"
 
 
@@ -93,6 +107,12 @@ def _reasons(advice: Advice) -> str:
         " That is typical of wrong or ambiguous labels, of probes that are too weak, or of sets that are too small: "
         "look at the hardest examples, train the probes longer, or keep all."
     )
+
+
+def _p_value(row: ComparisonWithRandom) -> str:
+    """By which the point is judged: corrected for the number of comparisons, if there are several."""
+    corrected = "" if row.family == 1 else f" corrected for {row.family} comparisons"
+    return ("p < 0.0001" if row.corrected_p_value < 1e-4 else f"p = {row.corrected_p_value:.2g}") + corrected
 
 
 def _seeds(row: ComparisonWithRandom) -> str:

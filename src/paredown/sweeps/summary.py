@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import stdtr
 
 from paredown.laws.claim_rules import FEWEST_SEEDS
+from paredown.laws.multiple_comparisons import HolmStep, holm, student_p_value
 from paredown.standard_errors import standard_error
 from paredown.sweeps.pruning_verdicts import Effect, PruningVerdict, describe_advice, name_way
 
-SIGNIFICANT = 0.01  # two-sided p-value up to which a difference counts; with four seeds, 5.8 standard errors
+# Chance that any difference of a sweep counts without being one, by p-values corrected for their number (Holm).
+SIGNIFICANT = 0.05
 _DIGITS = 12  # of differences between shares of a test set; what is beyond is rounding
 
 _POINT = ("initial_size", "keep_fraction", "matched_iterations")
@@ -46,6 +47,10 @@ class ComparisonWithRandom:
     difference_stderr: float
     unpruned_error: float = math.nan
     unpruned_stderr: float = math.nan
+    seed_differences: tuple[float, ...] = ()  # `difference` of every seed, in the order of the seeds
+    comparisons: int = 1  # that the p-value is corrected for: those of its sweep that were not decided by smaller ones
+    family: int = 1  # all comparisons of its sweep
+    floor: float = 0.0  # of the corrected p-value: that of the comparison before it in the order of p-values
 
     @property
     def z(self) -> float:
@@ -54,16 +59,18 @@ class ComparisonWithRandom:
 
     @property
     def p_value(self) -> float:
-        """How likely so large a difference is by chance, by Student's t over the seeds; NaN where z is.
+        """How likely so large a difference is by chance, by Student's t over the seeds; NaN where z is."""
+        return student_p_value(self.z, self.seeds)
 
-        A Gaussian would call three standard errors of four seeds p = 0.003; it is p = 0.06.
-        """
-        return float(2 * stdtr(self.seeds - 1, -abs(self.z))) if self.seeds > 1 else math.nan
+    @property
+    def corrected_p_value(self) -> float:
+        """The p-value corrected for all comparisons of the sweep, by Holm's method; NaN where it is."""
+        return HolmStep(self.comparisons, self.floor).correct(self.p_value)
 
     @property
     def effect(self) -> Effect:
         """What the seeds decide. Fewer than three decide nothing, nor do seeds without any spread."""
-        if self.seeds < FEWEST_SEEDS or not self.p_value <= SIGNIFICANT:  # NaN is not
+        if self.seeds < FEWEST_SEEDS or not self.corrected_p_value <= SIGNIFICANT:  # NaN is not
             return Effect.UNDECIDED
         return Effect.HELPS if self.difference < 0 else Effect.HURTS
 
@@ -79,7 +86,14 @@ def compare_with_random(table: pa.Table) -> list[ComparisonWithRandom]:
         baseline = random.get((*(row[name] for name in _POINT), row["seed"]))
         if row["metric"] != "random" and baseline is not None:
             groups.setdefault(tuple(row[name] for name in (*_POINT, *_WAY)), []).append((row, baseline))
-    return [_comparison(key, groups[key], whole) for key in sorted(groups)]
+    return _corrected([_comparison(key, groups[key], whole) for key in sorted(groups)])
+
+
+def _corrected(rows: list[ComparisonWithRandom]) -> list[ComparisonWithRandom]:
+    """Every comparison with its place in Holm's correction."""
+    steps = holm([row.p_value for row in rows])
+    family = sum(row.p_value >= 0 for row in rows)
+    return [replace(row, **step._asdict(), family=family) for row, step in zip(rows, steps, strict=True)]
 
 
 def _comparison(
@@ -89,6 +103,7 @@ def _comparison(
     chance = np.array([row["test_error"] for _, row in pairs])
     own = ((row["initial_size"], row["seed"]) for row, _ in pairs)
     unpruned = np.array([whole[initial] for initial in own if initial in whole])
+    order = np.argsort([row["seed"] for row, _ in pairs], kind="stable")
     difference = (pruned - chance).round(_DIGITS)
     values = dict(zip((*_POINT, *_WAY), key, strict=True))
     return ComparisonWithRandom(
@@ -103,6 +118,7 @@ def _comparison(
         difference_stderr=standard_error(difference),
         unpruned_error=float(unpruned.mean()) if len(unpruned) else math.nan,
         unpruned_stderr=standard_error(unpruned),
+        seed_differences=tuple(difference[order].tolist()),
     )
 
 

@@ -6,6 +6,7 @@ Images that would take too much are not copied: workers open their source again 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -68,6 +69,13 @@ def prepare_data(
             record |= {"sha256": {file.name: file_digest(file) for file in sorted(part.glob("*.npy"))}}
             (part / "data.json").write_bytes(sealed_bytes(record))
     return found
+
+
+def streamed_sources(folder: Path) -> list[str]:
+    """Where the images are that are decoded while networks train, and not kept with the sweep."""
+    records = [read_record(file) or {} for file in sorted(folder.glob("*/data.json"))]
+    inputs = [each for record in records for each in record.get("inputs", {}).values() if each is not None]
+    return sorted({each["source"] for each in inputs if os.path.exists(each["source"])})
 
 
 def _is_whole(folder: Path, made_of: dict[str, Any]) -> bool:
@@ -211,17 +219,23 @@ def initial_source(examples: TrainingSet, rows: NDArray[np.int64]) -> Source:
 class _SomeImages(ImageSource):
     """Some ascending rows of another source of images, under other ids."""
 
-    def __init__(self, parent: ImageSource, rows: NDArray[np.int64], *, ids: NDArray[np.int64], labels: Labels) -> None:
+    def __init__(
+        self, parent: ImageSource, rows: NDArray[np.int64], *, ids: NDArray[np.int64], labels: Labels | None
+    ) -> None:
         self._parent, self._rows = parent, rows
         self._describe(_title(rows), parent.kind, ids=ids, labels=labels)
 
     def files(self, first: int = 0) -> Iterator[tuple[Path | bytes, str]]:
-        wanted = set(self._rows[first:].tolist())  # ascending rows, so that one pass over a tar finds them
-        start = min(wanted, default=0)
-        return (item for row, item in enumerate(self._parent.files(start), start) if row in wanted)
+        return ((file, name) for _, file, name in self._parent.pick(self._rows[first:].tolist()))
 
     def file(self, row: int) -> tuple[Path | bytes, str]:
         return self._parent.file(int(self._rows[row]))  # under its own name, for messages
+
+    def part(self, rows: range) -> _SomeImages:
+        here = slice(rows.start, rows.stop)
+        some = _SomeImages(self._parent, self._rows[here], ids=self.ids[here], labels=self.labels_of(here))
+        some.location = self.location
+        return some
 
     def disk_files(self) -> Iterable[Path]:
         return self._parent.disk_files()

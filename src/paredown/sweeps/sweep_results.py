@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from paredown.errors import PareError
+from paredown.places import as_place
 from paredown.records import read_record
 from paredown.sweeps.grid import Run
 from paredown.sweeps.sweeping import MEASURED, PLAN
@@ -25,7 +26,7 @@ class SweepOnDisk(NamedTuple):
 
 def read_sweep(folder: str | Path) -> SweepOnDisk:
     """The runs of a sweep that have ended; unreadable ones are left out, as the sweep would train them again."""
-    folder = Path(folder)
+    folder = as_place(folder)
     if not (folder / "runs").is_dir():
         raise PareError(
             f"{folder}: not a sweep, or none of its students has ended yet; there is no folder 'runs' in it."

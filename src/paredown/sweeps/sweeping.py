@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,14 @@ from paredown.display import Introduced, data_frame, shorten
 from paredown.engines import Engine, open_engine
 from paredown.errors import PareError
 from paredown.files import check_apart, claim_folder, clear_below, file_digest, locked, write_whole
+from paredown.places import as_place
 from paredown.progress import Track, silent
 from paredown.records import DIGESTS, digest, read_record, write_record
 from paredown.score_files import PARQUET_OPTIONS, provenance_metadata
 from paredown.sweeps.grid import Run, ScoringJob, expand, scorings
 from paredown.sweeps.jobs import read_result, read_scores, write_result
 from paredown.sweeps.settings import Scorer, Settings, read_settings
-from paredown.sweeps.sweep_data import align_scores, prepare_data
+from paredown.sweeps.sweep_data import align_scores, prepare_data, streamed_sources
 from paredown.sweeps.sweep_duration import probe_workloads, student_workload, total_seconds
 from paredown.training import find_recipe
 from paredown.training.devices import available_workers
@@ -115,6 +117,9 @@ def sweep_plan(
     """
     if workers is not None and workers < 1:
         raise PareError(f"workers must be at least 1, got {workers}.")
+    named = plan.folder
+    files = {run: Path(os.path.abspath(file)) for run, file in plan.files.items()}
+    plan = replace(plan, folder=Path(os.path.abspath(named)), files=files)  # workers may run in another folder
     with locked(plan.folder), _running(plan, engine, address, workers) as (run_jobs, workers):
         (plan.folder / DIGESTS).unlink(missing_ok=True)  # of what is about to change
         if announce is not None and (seconds := _estimate(plan, workers, run_jobs)) is not None:
@@ -124,7 +129,7 @@ def sweep_plan(
         died |= _train(plan, lost, workers, track, run_jobs)
         table = _collect(plan)
     failed = [(run, result["reason"]) for run, result in _results(plan).items() if result["status"] == "failed"]
-    return SweepResult(plan.folder, table, tuple(failed), tuple(died.items()))
+    return SweepResult(named, table, tuple(failed), tuple(died.items()))
 
 
 @contextmanager
@@ -132,15 +137,14 @@ def _running(
     plan: SweepPlan, engine: str | Engine | RunJobs, address: str | None, workers: int | None
 ) -> Iterator[tuple[RunJobs, int]]:
     """Who runs the jobs, and how many at once."""
-    if callable(engine):
-        yield engine, available_workers() if workers is None else workers
-        return
-    if engine == "local":
+    if callable(engine) or (engine == "local" and address is None):
         with Crew() as crew:  # those who scored go on to train: torch takes seconds to import
-            yield crew.run_jobs, available_workers() if workers is None else workers
+            run_jobs = engine if callable(engine) else crew.run_jobs
+            yield run_jobs, available_workers() if workers is None else workers
         return
     with open_engine(engine, address=address, workers=workers) as running:
-        running.check_places([str(plan.folder / "data")], str(plan.folder))
+        data = plan.folder / "data"
+        running.check_places([str(data), *streamed_sources(data)], str(plan.folder))
         yield running.run_jobs, running.workers
 
 
@@ -153,7 +157,7 @@ def plan_sweep(
 ) -> SweepPlan:
     """Read the settings, prepare the data, and find out what is left to do."""
     settings = config if isinstance(config, Settings) else read_settings(config)
-    folder = Path(out)
+    folder = as_place(out)
     recipe = settings.student.resolve()
     forms = {recipe.inputs: recipe}
     for scorer in map(settings.probe.find, settings.grid.metric):
@@ -191,7 +195,7 @@ def _estimate(plan: SweepPlan, workers: int, engine: RunJobs) -> float | None:
         return None
     student = plan.settings.student
     scorers = {name: plan.settings.probe.find(name) for name in plan.settings.grid.metric}
-    needed = [scoring for scoring in scorings(list(plan.todo)) if read_scores(_scores_file(plan, scoring)) is None]
+    needed = _unscored(plan)
     loads = [student_workload(student.resolve(), plan.todo, student.steps), *probe_workloads(needed, scorers)]
     jobs = [{"recipe": recipe.settings(), "together": together} for recipe, together, _ in loads]
     different = {digest(job): job for job in jobs}
@@ -203,9 +207,14 @@ def _estimate(plan: SweepPlan, workers: int, engine: RunJobs) -> float | None:
     return total_seconds(loads, [measured[digest(job)] for job in jobs], workers)
 
 
+def _unscored(plan: SweepPlan) -> list[ScoringJob]:
+    """The initial sets that runs are waiting for."""
+    return [scoring for scoring in scorings(list(plan.todo)) if read_scores(_scores_file(plan, scoring)) is None]
+
+
 def _score(plan: SweepPlan, workers: int, track: Track, engine: RunJobs) -> dict[Run, str]:
-    """Score the initial sets that runs are waiting for; the runs whose scores could not be made, and why."""
-    needed = [scoring for scoring in scorings(list(plan.todo)) if read_scores(_scores_file(plan, scoring)) is None]
+    """Score what is not scored yet; the runs whose scores could not be made, and why."""
+    needed = _unscored(plan)
     given = {scoring for scoring in needed if _scorer(plan, scoring).scores is not None}
     for name in sorted({scoring.metric for scoring in given}):
         scoring = next(scoring for scoring in given if scoring.metric == name)
@@ -274,7 +283,7 @@ def _identity_of(scorer: Scorer) -> dict[str, Any]:
     if scorer.scores is None:
         return {"metric": scorer.metric, "options": dict(scorer.options)}
     try:
-        return {"scores": file_digest(Path(scorer.scores)), "column": scorer.metric}
+        return {"scores": file_digest(as_place(scorer.scores)), "column": scorer.metric}
     except OSError as error:
         raise PareError(f"{scorer.scores}: the scores cannot be read ({error.strerror}).") from error
 

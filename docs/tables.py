@@ -12,7 +12,7 @@ from pathlib import Path
 from paredown.embeddings.encoders import ENCODERS
 from paredown.exporting import EXPORTS
 from paredown.metrics import METRICS
-from paredown.metrics.recorded_metrics import watch_training
+from paredown.metrics.watched_training import watch_training
 from paredown.recorder import RECORDED
 from paredown.reproduce import FIGURES
 from paredown.sources import DATASETS, FORMATS

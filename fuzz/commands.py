@@ -6,7 +6,8 @@ import io
 import json
 import pickle
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -109,6 +110,8 @@ _PRUNE = ("prune", "x.npy", "--labels", "y.npy", "--k", "3")
 _SCORED = _after(_vectors, _cli(*_SCORE, "--k", "3", "-o", "scores.parquet"))
 _PRUNED = _after(_vectors, _cli(*_PRUNE, "-o", "pruned"))
 _HALF = ("--metric", "random", "--keep-fraction", "0.5", "-o", "pruned")
+_SHARE = ("score", "x.npy", "--k", "3", "-o", "shared", "--shard")
+_SHARED = _after(_vectors, lambda: _in_small_ranges(_cli(*_SHARE, "1/1"))())
 _PHOTOS_PRUNED = _after(_images, _cli("prune", "photos", *_HALF))
 _TARS_PRUNED = _after(_tars, _cli("prune", "tars", *_HALF))
 _EMBED = ("embed", "photos", "--encoder", "pixels", "--shard-size", "3", "-o", "store")
@@ -141,6 +144,58 @@ def _store_is_whole_or_refused() -> None:
             continue
         rows = sum(len(batch.ids) for batch in source.batches())  # type: ignore[attr-defined]
         assert rows == 8, f"a store of {rows} of 8 images is taken for a whole one"
+
+
+def _in_small_ranges(*runs: Callable[[], int]) -> Callable[[], int]:
+    """Runs one after the other that score a few rows at a time, of which the last ends as the command does."""
+
+    def run() -> int:
+        from paredown.sources import row_ranges
+
+        row_ranges.rows_per_range = lambda dim, *, rows=0: 8
+        for each in runs:
+            if code := each():
+                return code
+        return 0
+
+    return run
+
+
+def _scores_are_whole_or_refused() -> None:
+    from paredown.errors import PareError
+    from paredown.score_files import read_scores
+
+    if Path("shared").exists() and any(Path("shared").glob("*.parquet")):
+        try:
+            scores = read_scores("shared")
+        except PareError:
+            return
+        assert len(scores) == 30, f"{len(scores)} of 30 scores are taken for all"
+
+
+def _prune_in_shards(*options: str) -> Callable[[], int]:
+    """`prune` as on a cluster, by jobs in this process: a manifest of several shards."""
+
+    def run() -> int:
+        import paredown.pruning
+        from paredown.cli.run import run
+        from paredown.engines import InProcess
+        from paredown.selection import Limits
+
+        class Parts(InProcess):
+            workers = 3
+
+        @contextmanager
+        def here(*_: Any, **__: Any) -> Iterator[InProcess]:
+            yield Parts()
+
+        paredown.pruning.open_engine = here
+        small = Limits(rows=8, candidates=20, cells=512, part=8)
+        setattr(Limits, "__init__", lambda self, **_: self.__dict__.update(small.__dict__))  # noqa: B010 (a method, to the type checker)
+        command = ["prune", "shared", "--engine", "ray", "-o", "pruned", *options]
+        return run(command, debug=True)
+
+    return run
 
 
 # --- what is no command of the command line ---------------------------------------------------------------------------
@@ -340,6 +395,16 @@ COMMANDS: dict[str, Command] = {
         _cli("score", "photos", "--encoder", "pixels", "--k", "2", "--embeddings", "kept", "-o", "scores.parquet"),
         _TABLE,
         _store_is_whole_or_refused,
+    ),
+    "score-shares-merged": Command(
+        _vectors,
+        _in_small_ranges(_cli(*_SHARE, "2/2"), _cli(*_SHARE, "1/2"), _cli("merge", "shared")),
+        check=_scores_are_whole_or_refused,
+    ),
+    "score-merge": Command(_SHARED, _in_small_ranges(_cli("merge", "shared")), check=_scores_are_whole_or_refused),
+    "prune-shards": Command(_SHARED, _prune_in_shards(), {"pruned": ()}),
+    "prune-shards-overwrite": Command(
+        _after(_SHARED, _prune_in_shards()), _prune_in_shards("--seed", "1", "--overwrite"), {"pruned": ()}
     ),
     "prune": Command(_vectors, _cli(*_PRUNE, "-o", "pruned"), {"pruned": ()}),
     "prune-overwrite": Command(_PRUNED, _cli(*_PRUNE, "--seed", "1", "--overwrite", "-o", "pruned"), {"pruned": ()}),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import io
 import pickle
+import shutil
 import struct
 import tarfile
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,6 +98,62 @@ def _sample_scores(path: Path) -> bool:
 
     read_sample(path, most=20)
     return False
+
+
+def _verify(path: Path) -> bool:
+    from paredown.verifying import verify
+
+    return bool(verify(path).problems)
+
+
+def _stream_shards(path: Path) -> bool:
+    """All that reads a manifest of shards, which must not take what is left of it for all of it."""
+    from paredown.score_files import read_manifest
+
+    scores, _ = read_manifest(path)
+    assert len(scores) == 40, f"{len(scores)} of 40 rows are taken for all"
+    return _stream_scores(path) or _sample_scores(path) or _describe(path)
+
+
+def _read_folder(path: Path) -> bool:
+    from paredown.score_files import read_scores
+
+    assert len(read_scores(path)) == 40, "some rows are taken for all"
+    return _describe(path)
+
+
+def _prune_again(path: Path) -> bool:
+    """The same prune again, which finds the manifest whole, or says what is damaged and makes it anew."""
+    from paredown.files import damages
+
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        copy = shutil.copytree(path, Path(folder, "x"))
+        whole = not damages(copy)
+        with _small_parts():
+            try:
+                _prune_in_shards(path.parent / "table", copy, overwrite=False)
+            finally:
+                _prune_in_shards(path.parent / "table", copy, overwrite=True)
+        assert not _verify(copy), "what was made again is not whole"
+        return not whole
+
+
+def _merge_again(path: Path) -> bool:
+    """The merge of shares, and the same shares again, which mend whatever is damaged."""
+    from paredown.errors import PareError
+    from paredown.scoring.ranged_scoring import merge, score_ranges
+
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, _small_parts():
+        copy, merged = shutil.copytree(path, Path(folder, "x")), True
+        with suppress(FileNotFoundError):
+            (copy / "_complete.json").unlink()
+        try:
+            assert len(merge(copy)) == 40
+        except PareError:
+            merged = False
+        score_ranges(path.parent / "e.npy", out=copy, k=3, shard="1/1", trust_source=True)
+        assert len(merge(copy)) == 40
+        return not merged
 
 
 def _describe(path: Path) -> bool:
@@ -373,12 +432,16 @@ def _score_pt(folder: Path) -> Path:
     return folder / "x.pt"
 
 
-def _scores(folder: Path) -> Path:
-    import paredown
+def _some_scores() -> Any:
     from paredown.scores import Labels, Scores
 
-    scores = Scores(_VECTORS[:, 0], np.array(_IDS), labels=Labels.of(_LABELS), clusters=_LABELS)
-    paredown.write_scores(scores, folder / "x.parquet")
+    return Scores(_VECTORS[:, 0], np.array(_IDS), labels=Labels.of(_LABELS), clusters=_LABELS)
+
+
+def _scores(folder: Path) -> Path:
+    import paredown
+
+    paredown.write_scores(_some_scores(), folder / "x.parquet")
     return folder / "x.parquet"
 
 
@@ -483,6 +546,61 @@ seeds = 3
 _ZIP, _GZIP = mutations.inside_zip, mutations.inside_gzip
 
 
+@contextmanager
+def _small_parts() -> Iterator[None]:
+    """Ranges and shards of a few rows."""
+    from paredown.selection import Limits
+    from paredown.sources import row_ranges
+
+    rows, begin = row_ranges.rows_per_range, Limits.__init__
+    row_ranges.rows_per_range = lambda dim, *, rows=0: 15
+    small = Limits(rows=8, candidates=20, cells=512, part=15)
+    Limits.__init__ = lambda self, **_: self.__dict__.update(small.__dict__)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        row_ranges.rows_per_range = rows
+        Limits.__init__ = begin  # type: ignore[method-assign]
+
+
+def _score_folder(folder: Path) -> Path:
+    from paredown.scoring.ranged_scoring import score_ranges
+
+    np.save(folder / "e.npy", _VECTORS)
+    with _small_parts():
+        score_ranges(folder / "e.npy", out=folder / "x", k=3)
+    return folder / "x"
+
+
+def _prune_in_shards(table: Path, out: Path, *, overwrite: bool) -> None:
+    import paredown
+    from paredown.engines import InProcess
+
+    class Parts(InProcess):
+        workers = 3
+
+    paredown.prune(table, keep_fraction=0.5, out=out, engine=Parts(), overwrite=overwrite)
+
+
+def _manifest_of_shards(folder: Path) -> Path:
+    import pyarrow.parquet as pq
+
+    from paredown.score_files import scores_table
+
+    (folder / "table").mkdir()
+    table = scores_table(_some_scores())
+    for number in range(3):
+        pq.write_table(table.slice(15 * number, 15), folder / "table" / f"{number}.parquet")
+    with _small_parts():
+        _prune_in_shards(folder / "table", folder / "x", overwrite=False)
+    assert len(list((folder / "x" / "manifest.parquet").iterdir())) == 3
+    return folder / "x"
+
+
+def _in_output(file: Path) -> bool:
+    return "x" in file.parts and file.name != ".paredown"
+
+
 def _only(*suffixes: str) -> Callable[[Path], bool]:
     return lambda file: file.name.endswith(suffixes)
 
@@ -528,6 +646,12 @@ READERS: dict[str, Reader] = {
     "manifest-described": Reader(_manifest, _describe, mutated=_only("manifest.parquet", "manifest.json")),
     "manifest-reported": Reader(_manifest, _report, mutated=_only("manifest.parquet")),
     "manifest-compared": Reader(_manifest, _compare, mutated=_only("manifest.parquet")),
+    "manifest-shards": Reader(_manifest_of_shards, _stream_shards, mutated=_only(".parquet")),
+    "manifest-shards-again": Reader(_manifest_of_shards, _prune_again, mutated=_in_output),
+    "manifest-shards-verified": Reader(_manifest_of_shards, _verify, mutated=_in_output),
+    "scores-folder": Reader(_score_folder, _read_folder, mutated=_in_output),
+    "scores-folder-merged": Reader(_score_folder, _merge_again, ((".npz", _ZIP),), mutated=_in_output),
+    "scores-folder-verified": Reader(_score_folder, _verify, mutated=_in_output),
     "model": Reader(_model, _read_model, ((".npz", _ZIP),)),
     "recording": Reader(_recording, _read_recording, ((".npz", _ZIP),), mutated=_not_other),
     "checkpoint-pt": Reader(lambda folder: _checkpoint(folder, suffix="pt"), _read_checkpoint, ((".pt", _ZIP),)),

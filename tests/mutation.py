@@ -48,7 +48,7 @@ class Group(NamedTuple):
 
 GROUPS = {
     "selection": Group(
-        ("selection/*.py", "score_warnings.py"),
+        ("selection/[!mr]*.py", "score_warnings.py"),  # but for manifest_shards and rows_on_disk, see below
         (
             "selection/test_selection.py",
             "selection/test_selection_values.py",
@@ -57,10 +57,18 @@ GROUPS = {
         ),
     ),
     "streamed": Group(
-        ("selection/streamed/*.py", "score_table.py", "class_codes.py"),
+        (
+            "selection/streamed/*.py",
+            "selection/manifest_shards.py",
+            "selection/rows_on_disk.py",
+            "score_table.py",
+            "class_codes.py",
+            "table_passes.py",
+        ),
         (
             "selection/test_streamed.py",
-            "selection/test_table_summary.py",
+            "engines/test_manifest_shards.py",
+            "describing/test_table_summary.py",
             "test_score_blocks.py",
             "test_score_files.py",
             "test_score_table.py",

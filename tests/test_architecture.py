@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -18,15 +19,18 @@ SOURCE = Path(paredown.__file__).parent
 
 # The five tiers, and inside each the order: a unit imports from units before it, and from itself.
 TIERS = {
-    "values": """version errors progress text markup display units option_types threads workers engines standard_errors
-        correlations ids scores score_warnings columns files reading records checkpoint provenance score_files
-        score_table class_codes laws theory perceptron""",
-    "data": "sources embeddings",
+    "values": """version errors places progress text markup display units option_types threads workers standard_errors
+        correlations ids scores score_warnings columns files engines reading records checkpoint provenance score_files
+        score_table class_codes table_passes laws theory perceptron""",
+    "data": "sources deformed_images embeddings",
     "scores": "clustering training formulas recorder adapters metrics scoring",
     "decisions": "scored_data projection selection comparison pruning exporting evaluate sweeps",
     "faces": "plots demo reproduce output_kinds describing verifying cleaning report cli __main__",
 }
 ORDER = [unit for units in TIERS.values() for unit in units.split()]
+
+HIDDEN = {"formulas", "__main__"}  # units of the order that have no name of their own in the picture
+DOCS = Path(__file__).parents[1] / "docs"
 
 # The only places that may import these, and only inside a function.
 OWNERS = {
@@ -125,6 +129,19 @@ def test_imports_go_down_only(module: str) -> None:
         assert below == unit or ORDER.index(below) < ORDER.index(unit), f"{module} imports {target}, which is not below"
 
 
+def test_the_picture_of_the_tiers_names_every_package_in_order() -> None:
+    """All units of tiers 2 to 5, and the packages among the many values; a package has a slash."""
+    picture = (DOCS / "images" / "tiers.svg").read_text()
+    shown = re.findall(r"[a-z_]+/?", " ".join(re.findall(r'class="unit"[^>]*>([^<]*)<', picture)))
+    packages = {file.parent.name for file in SOURCE.glob("*/__init__.py")}
+    for tier, names in TIERS.items():
+        units = [f"{name}/" if name in packages else name for name in names.split() if name not in HIDDEN]
+        expected = [unit for unit in units if tier != "values" or unit.endswith("/")]
+        assert [unit for unit in shown if unit in expected] == expected
+    text = (DOCS / "architecture.md").read_text()
+    assert [name for name in packages if f"`{name}/" not in text] == []
+
+
 def test_no_two_modules_import_each_other() -> None:
     """Also inside packages, and inside functions: every module can be read after those that it imports."""
     TopologicalSorter({module: targets - {module} for module, targets in GRAPH.items()}).prepare()
@@ -164,6 +181,27 @@ def test_every_public_name_is_there() -> None:
     assert callable(paredown.select)  # not the module of a similar name
     with pytest.raises(AttributeError, match="nonsense"):
         paredown.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("package", paredown._SUBPACKAGES.split())
+def test_a_subpackage_is_reachable_and_says_what_it_offers(package: str) -> None:
+    assert package in dir(paredown)
+    loaded = getattr(paredown, package)
+    assert loaded is import_module(f"paredown.{package}")
+    tree = ast.parse((SOURCE / package / "__init__.py").read_text())
+    # where there is nothing but names of other modules
+    if all(isinstance(node, ast.Expr | ast.ImportFrom | ast.Assign) for node in tree.body):
+        taken = {name for module, name, _ in imports(tree) if module.startswith("paredown")}
+        assert taken == set(loaded.__all__)
+    starred: dict[str, object] = {}
+    exec(f"from paredown.{package} import *", starred)
+    assert set(loaded.__all__) <= set(starred)
+
+
+def test_subpackages_are_there_before_anything_else_is_imported() -> None:
+    code = "import paredown as pdn; print(*(getattr(pdn, name).__name__ for name in pdn._SUBPACKAGES.split()))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert found == [f"paredown.{name}" for name in paredown._SUBPACKAGES.split()]
 
 
 def test_the_installed_command_starts() -> None:

@@ -14,6 +14,7 @@ PAGES = [
     "README.md",
     "docs/getting-started.md",
     "docs/scaling.md",
+    "docs/scaling-out.md",
     "docs/sweeps.md",
     "docs/evaluation.md",
     "docs/laws.md",
@@ -48,6 +49,7 @@ def test_code_blocks_run(page, paredown, tmp_path, digits, capsys, request) -> N
     if page == "docs/scaling.md":
         scores = pdn.score(digits[0], labels=digits[1], sensitivity=False)
         np.save(tmp_path / "embeddings.npy", digits[0])
+        request.getfixturevalue("image_folder")
         (tmp_path / "scores").mkdir()
         pdn.write_scores(scores, tmp_path / "scores" / "part-0.parquet")
     if page == "docs/recording.md":  # Lightning and transformers import a torchvision that may not fit its torch
@@ -71,7 +73,7 @@ def test_code_blocks_run(page, paredown, tmp_path, digits, capsys, request) -> N
                 result = paredown(*words[1:])
                 assert result.returncode == 0, f"{line}\n{result.stderr}"
                 ran += 1
-    assert ran >= {"docs/scaling.md": 2, "docs/sweeps.md": 1}.get(page, 3)
+    assert ran >= {"docs/scaling.md": 2, "docs/scaling-out.md": 1, "docs/sweeps.md": 1}.get(page, 3)
 
 
 def test_tables_come_from_the_registries() -> None:

@@ -79,7 +79,7 @@ def test_moved_or_changed_data(tmp_path, image_folder, pruned_images) -> None:
     assert pdn.export(manifest, to="paths", out=tmp_path / "paths.txt", source=tmp_path / "moved") == 30
     (tmp_path / "moved" / kept.ids[0]).unlink()
     with pytest.raises(
-        PareError, match=r"these are not the data that were scored: the fingerprint was v2-\w+ and is v2-\w+"
+        PareError, match=r"these are not the data that were scored; their content has changed since\. Score"
     ):
         pdn.export(manifest, to="images", out=tmp_path / "kept", source=tmp_path / "moved")
     with pytest.raises(PareError, match=r"1 of the 30 kept ids are not in it; are these the data that were scored\?"):

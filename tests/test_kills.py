@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from paredown.files import clear_below, file_digest, finished_request, is_own, locked, new_output, write_whole
+from paredown.files import (
+    atomic,
+    clear_below,
+    file_digest,
+    finished_request,
+    is_own,
+    locked,
+    new_output,
+    remove_folder,
+    write_whole,
+)
 
 FUZZ = Path(__file__).parent.parent / "fuzz"
 sys.path.insert(0, str(FUZZ))
@@ -143,6 +153,28 @@ def test_what_belongs_to_an_output_is_cleared_away_with_it(tmp_path: Path) -> No
     with locked(out):
         assert not left.exists()
     assert others.exists()  # of an output of that name, which may be being written
+
+
+def test_parts_with_an_absolute_name_belong_to_an_output_with_a_relative_one(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parts = tmp_path / ".out.parts"
+    parts.mkdir()
+    (parts / "part").touch()
+    moved: list[str] = []
+
+    def stop(folder: Path, **_: object) -> None:
+        moved.append(Path(folder).name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(atomic.shutil, "rmtree", stop)
+    with pytest.raises(KeyboardInterrupt):
+        remove_folder(parts, output=Path("out"))
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert moved[0].startswith(".out.")
+    assert [item.name for item in tmp_path.iterdir()] == moved[:1]
+    with locked(Path("out")):
+        assert not (tmp_path / moved[0]).exists()
 
 
 def test_a_growing_folder_is_cleared_but_for_what_a_live_run_writes(tmp_path: Path) -> None:

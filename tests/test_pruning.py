@@ -233,7 +233,7 @@ def test_estimate_counts_what_is_there(digits, image_folder, monkeypatch) -> Non
 @pytest.mark.parametrize(
     ("metric", "options", "part"),
     [
-        ("typicality", {}, 256 / 1797),  # 256 rows against all
+        ("typicality", {}, 2 * 256 / 1797),  # 256 rows against all, which are compared with each other once
         ("typicality", {"memory": 2 * 4 * 64 * 1000}, 256 / 1000),  # the reference holds 1000 rows
         ("k_center", {"most": 100}, 32 / 100),  # picks
         ("duplicates", {"k": 7}, 256 / 1797),  # a cluster of 256 rows against itself

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from paredown import comparison as comparison
     from paredown import embeddings as embeddings
     from paredown import evaluate as evaluate
+    from paredown import exporting as exporting
     from paredown import laws as laws
     from paredown import metrics as metrics
     from paredown import perceptron as perceptron
     from paredown import recorder as recorder
     from paredown import report as report
     from paredown import reproduce as reproduce
+    from paredown import scoring as scoring
+    from paredown import selection as selection
     from paredown import sources as sources
     from paredown import sweeps as sweeps
     from paredown import theory as theory
@@ -80,8 +83,8 @@ _NAMES = {
     "sweeps": "sweep",
     "verifying": "verify",
 }
-_SUBPACKAGES = """adapters clustering comparison embeddings evaluate laws metrics perceptron recorder report reproduce
-    sources sweeps theory training"""
+_SUBPACKAGES = """adapters clustering comparison embeddings evaluate exporting laws metrics perceptron recorder report
+    reproduce scoring selection sources sweeps theory training"""
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 _HOMES |= {name: name for name in _SUBPACKAGES.split()}
 

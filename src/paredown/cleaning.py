@@ -23,6 +23,7 @@ from paredown.files import (
     parts_folder,
     remove_folder,
 )
+from paredown.places import as_place
 from paredown.sources.arrays import RECORD
 
 
@@ -47,7 +48,7 @@ def clean(path: str | Path, *, unfinished: bool = False, dry_run: bool = False) 
         unfinished: also remove the finished parts of runs that were interrupted.
         dry_run: only say what would be removed.
     """
-    path = Path(path)
+    path = as_place(path)
     inside = path.is_dir()
     if not inside and not path.parent.is_dir():
         raise PareError(f"{path}: there is no such file or folder.")

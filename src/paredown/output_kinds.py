@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from paredown.files import file_mark, mark_of
+from paredown.score_files import MANIFEST
 from paredown.sources.arrays import RECORD
 
 # Folders that grow over several runs, by the kind that their mark names.
@@ -36,12 +37,12 @@ class Output:
 def find_output(path: Path) -> Output | None:
     """What is at a path that exists; None if paredown did not write it, or if its mark is gone."""
     mark = mark_of(path)
-    if path.is_dir():
+    if path.is_dir() and path.name != MANIFEST:
         return _find_folder(path, mark)
     if mark is None and file_mark(path).exists():
         return Output(path, "export", changed=True)
     table = path.with_suffix(".parquet")
-    if path.suffix in (".parquet", ".json") and table.is_file() and not _has_companion(mark):
+    if path.suffix in (".parquet", ".json") and table.exists() and not _has_companion(mark):
         return Output(table, "table", mark or {})
     return None if mark is None else Output(path, _kind_of_file(path, mark), mark)
 
@@ -61,7 +62,7 @@ def _find_folder(path: Path, mark: dict[str, Any] | None) -> Output | None:
         return Output(path, kind, mark)
     if "files" not in mark and "count" not in mark:
         return None
-    return Output(path, "manifest folder" if (path / "manifest.parquet").exists() else "export", mark)
+    return Output(path, "manifest folder" if (path / MANIFEST).exists() else "export", mark)
 
 
 def _kind_of_file(path: Path, mark: dict[str, Any]) -> OutputKind:

@@ -34,6 +34,7 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
+_NAME_LENGTH = 28  # characters of a metric's name
 _POINTS: dict[str, Any] = {"marker": "o", "markersize": 4, "capsize": 2, "linewidth": 1.4}  # of curves with error bars
 
 
@@ -162,7 +163,9 @@ def sweep_picture(table: Any, path: Path) -> Path | None:
                 axes.errorbar(*_columns(whole), color="black", fmt="D", markersize=4, capsize=2, label="unpruned")
                 axes.axhline(100 * whole[-1][1], color="black", linewidth=0.8, linestyle=":")
             for fraction, points in sorted(curves.items()):
-                axes.errorbar(*_columns(points), color=fraction_color(fraction), label=f"f = {fraction:g}", **_POINTS)
+                axes.errorbar(
+                    *_columns(points), color=fraction_color(fraction), label=f"keep {100 * fraction:g} %", **_POINTS
+                )
             axes.set(xscale="log", yscale="log", xlabel="examples kept")
             axes.set_title(printable(way), loc="left", parse_math=False)  # a metric's name is anyone's
             axes.legend()
@@ -210,10 +213,10 @@ def _correlation_map(axes: Any, comparison: MetricComparison) -> Any:
     return image
 
 
-def _short_name(metric: str, most: int = 28) -> str:
+def _short_name(metric: str) -> str:
     """A metric's name, which is anyone's, as far as there is room for it."""
     text = printable(metric)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= _NAME_LENGTH else f"{text[: _NAME_LENGTH - 1]}…"
 
 
 def _overlap_curves(axes: Any, comparison: MetricComparison, image: Any) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.errors import PareError, unknown_name
+from paredown.progress import Track, silent
 from paredown.threads import one_blas_thread
 
 Method = Literal["auto", "pacmap", "pca"]
@@ -39,7 +40,7 @@ class Projection:
     landmarks: NDArray[np.float32]  # in the leading dimensions
     places: NDArray[np.float32]  # (landmarks, 2)
 
-    def place(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    def place(self, vectors: NDArray[np.floating], *, track: Track = silent) -> NDArray[np.float32]:
         """Points of further rows: by their components, or at the weighted mean of the five nearest landmarks."""
         low = _reduced(vectors, self.mean, self.axes)
         if self.method == "pca":
@@ -47,7 +48,8 @@ class Projection:
         near = min(_NEIGHBOURS, len(self.landmarks))
         squares = np.vecdot(self.landmarks, self.landmarks)
         found = np.empty((len(low), 2), np.float32)
-        for first in range(0, len(low), _BLOCK):
+        blocks = range(0, len(low), _BLOCK)
+        for first in track(blocks, "placing points", total=len(blocks)):
             block = low[first : first + _BLOCK]
             apart = squares - 2 * (block @ self.landmarks.T)
             nearest = np.argpartition(apart, near - 1, axis=1)[:, :near]
@@ -58,22 +60,26 @@ class Projection:
         return found
 
 
-def project(vectors: NDArray[np.floating], *, seed: int = 0, method: Method = "auto") -> NDArray[np.float32]:
+def project(
+    vectors: NDArray[np.floating], *, seed: int = 0, method: Method = "auto", track: Track = silent
+) -> NDArray[np.float32]:
     """Points in a plane, (rows, 2), for vectors that fit in memory; the same for the same rows, seed and library.
 
     Args:
         vectors: (rows, dimensions).
         seed: decides the landmarks and the layout.
         method: `pacmap`, `pca`, or `auto` for PaCMAP where it is installed.
+        track: reports progress.
     """
     rows = np.sort(np.random.default_rng(seed).permutation(len(vectors))[:LANDMARKS])
-    layout = fit_projection(vectors[rows], seed=seed, method=method)
+    fits = (fit_projection(vectors[rows], seed=seed, method=method) for _ in range(1))  # in one step of the bar
+    (layout,) = track(fits, f"laying out {len(rows):,} points", total=1)
     if len(rows) == len(vectors):
         return layout.places
     points = np.empty((len(vectors), 2), np.float32)
     points[rows] = layout.places
     others = np.setdiff1d(np.arange(len(vectors)), rows)
-    points[others] = layout.place(vectors[others])
+    points[others] = layout.place(vectors[others], track=track)
     return points
 
 

@@ -7,7 +7,9 @@ from unicodedata import category
 
 TYPE_CHECKING = False  # typing and collections.abc would take longer to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+_FEW = 3  # names that a message lists
 
 
 def printable(value: object) -> str:
@@ -58,3 +60,8 @@ _QUOTED = {byte: chr(byte) for byte in range(0x20, 0x7F)} | {ord("'"): "\\'", or
 def _written_out(character: str) -> str:
     byte = ord(character) - 0xDC00  # how Python holds a byte of a file's name that is not UTF-8
     return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else character.encode("unicode_escape").decode("ascii")
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names of some, and how many more there are."""
+    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW:,} more" if len(names) > _FEW else "")

@@ -16,13 +16,22 @@ import pyarrow.parquet as pq
 
 from paredown.embeddings.store import STATE, read_shard
 from paredown.errors import PareError
-from paredown.files import file_digest, foreign_files
+from paredown.files import file_digest, foreign_files, is_unfinished
 from paredown.output_kinds import Output, find_output
+from paredown.places import arrow_input, as_place, nothing_at
 from paredown.progress import Track, silent
 from paredown.reading import check_rows, damaged, read_array, read_arrays, reading
 from paredown.recorder.storage import read_recording
 from paredown.records import DIGESTS, is_intact, json_values, read_record
-from paredown.score_files import COMPLETE, SCORES_FOLDER, provenance_in
+from paredown.score_files import (
+    COMPLETE,
+    SCORES_FOLDER,
+    SCORES_SETTINGS,
+    beside_tables,
+    is_manifest,
+    provenance_in,
+    score_files,
+)
 from paredown.scoring.saved_models import read_model
 from paredown.sources.arrays import RECORD
 
@@ -115,9 +124,9 @@ def verify(path: str | Path, *, track: Track = silent) -> Verified:
     Raises:
         PareError: if there is nothing, or nothing that paredown wrote.
     """
-    path = Path(path)
+    path = as_place(path)
     if not path.exists():
-        raise PareError(f"{path}: there is no such file or folder.")
+        raise nothing_at(path)
     found = find_output(path)
     if found is None:
         raise PareError(
@@ -130,9 +139,9 @@ def verify(path: str | Path, *, track: Track = silent) -> Verified:
         return _verify_store(path, track)
     if found.kind in _GROWING:
         return _GROWING[found.kind](path, found.kind, track)
-    if path.is_dir():
-        return _verify_folder(path, found.mark, track)
-    return _verify_table(found.path) if found.kind == "table" else _verify_file(found)
+    if found.kind == "table":
+        return _verify_table(found.path)
+    return _verify_folder(path, found.mark, track) if path.is_dir() else _verify_file(found)
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -140,11 +149,13 @@ def verify(path: str | Path, *, track: Track = silent) -> Verified:
 
 def _verify_table(path: Path) -> Verified:
     """Every page of a table against its checksum, and the table against the digest in the JSON beside it."""
-    found = _Findings(files=1)
-    found.read(path, _read_pages)
+    files = score_files(path, partial=True)
+    found = _Findings(files=len(files))
+    for file in files:
+        found.read(file, _read_pages)
     if found.problems:
         return found.of(path, "table")
-    kind = "manifest" if "keep" in pq.read_schema(path).names else "scores"
+    kind = "manifest" if is_manifest(path) else "scores"
     sidecar = path.with_suffix(".json")
     beside = read_record(sidecar)
     if beside is None:
@@ -152,15 +163,24 @@ def _verify_table(path: Path) -> Verified:
         found.add(sidecar, f"the copy of the record is {what}; the table contains it as well")
         return found.of(path, kind)
     found.files += 1
-    if "sha256" in beside and beside["sha256"] != file_digest(path):
-        found.add(path, "changed since it was written: its checksum is not the one in the JSON file next to it")
+    noted = beside.get("sha256", {})
+    digests = (
+        {path / name: digest for name, digest in noted.items()} if path.is_dir() else {path: noted} if noted else {}
+    )
+    for file in sorted(digests.keys() | set(files) if path.is_dir() else digests):
+        if not file.exists():
+            found.add(file, "missing")
+        elif file not in digests:
+            found.add(file, "paredown did not write this")
+        elif digests[file] != file_digest(file):
+            found.add(file, "changed since it was written: its checksum is not the one in the JSON file next to it")
     if any(beside.get(name) != value for name, value in json_values(provenance_in(path)).items()):
         found.add(sidecar, "disagrees with the record in the table")
     return found.of(path, kind)
 
 
 def _read_pages(path: Path) -> None:
-    with reading(path, "Parquet file"), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with reading(path, "Parquet file"), pq.ParquetFile(arrow_input(path), page_checksum_verification=True) as file:
         check_rows(file, path)
         for batch in file.iter_batches():
             batch.validate(full=True)
@@ -187,6 +207,9 @@ def _verify_folder(folder: Path, mark: dict[str, Any], track: Track) -> Verified
     """The output of `prune` or `export`: every file against its size and digest in the mark."""
     table = folder / "manifest.parquet"
     kind = "manifest" if table.exists() else "export"
+    if is_unfinished(folder):
+        what = "incomplete: a run was stopped while it sent it; run the same command again"
+        return Verified(folder, kind, 0, (Problem(folder, what),), unchecked=len(mark["files"]))
     if "count" in mark:
         present = sum(1 for file in folder.rglob("*") if not file.is_dir() or file.is_symlink())
         missing = mark["count"] + 1 - present
@@ -206,13 +229,15 @@ def _verify_folder(folder: Path, mark: dict[str, Any], track: Track) -> Verified
             found.add(file, f"has {file.lstat().st_size:,} bytes; {noted['bytes']:,} were written")
         else:
             found.compare(file, noted.get("sha256"))
-    if table.exists() and not any(problem.path == table for problem in found.problems):
+    if table.exists() and not any(
+        problem.path in (table, *score_files(table, partial=True)) for problem in found.problems
+    ):
         found.problems += _verify_pages(table)
     return found.of(folder, kind)
 
 
 def _verify_pages(table: Path) -> list[Problem]:
-    return [problem for problem in _verify_table(table).problems if problem.path == table]
+    return [problem for problem in _verify_table(table).problems if problem.path.suffix == ".parquet"]
 
 
 def _verify_store(folder: Path, track: Track) -> Verified:
@@ -309,7 +334,8 @@ def _verify_parts(folder: Path, kind: str, track: Track) -> Verified:
 def _verify_score_tables(folder: Path, kind: str, track: Track) -> Verified:
     """Scores by ranges of rows: a record of the settings, a table for each range, and whether all are there."""
     found, again = _Findings(), "run the same command again"
-    for file in [folder / "settings.json", *([folder / COMPLETE] if (folder / COMPLETE).exists() else [])]:
+    complete = beside_tables(folder, COMPLETE)
+    for file in [beside_tables(folder, SCORES_SETTINGS), *([complete] if complete.exists() else [])]:
         if read_record(file) is None:
             found.add(file, f"the record is missing or damaged; {again}")
         else:
@@ -318,8 +344,10 @@ def _verify_score_tables(folder: Path, kind: str, track: Track) -> Verified:
     for table in track(tables, "verifying tables", total=len(tables)):
         found.files += 1
         found.problems += _verify_pages(table)
-    noted = (read_record(folder / COMPLETE) or {}).get("tables")
-    if noted is not None and noted != len(tables):
+    noted = (read_record(complete) or {}).get("tables")
+    if noted is not None and type(noted) is not int:
+        found.add(complete, f"the record is damaged; {again}")
+    elif noted is not None and noted != len(tables):
         found.add(folder, f"has {len(tables):,} tables; {noted:,} were written. {again.capitalize()}")
     for model in folder.glob("*.npz"):
         found.files += 1

@@ -90,6 +90,11 @@ SETTINGS = [
     ("prune images -o out --option restarts", "--option is NAME=VALUE"),
     ("prune images -o out --option restart=3", "metric 'prototypes' has no option 'restart'"),
     ("prune images -o out --option restarts=x", "option 'restarts' of metric 'prototypes' is a whole number"),
+    (
+        "prune images -o out --metric el2n --option pseudo_labels=true",
+        "pseudo_labels has an option of its own: --pseudo-labels.",
+    ),
+    ("prune images -o out --option k=5", "k has an option of its own: --k 5."),
     ("prune images -o out --metric el2n --recipe mpl", "Did you mean 'mlp'?"),
     ("prune images -o out --model none.npz", "none.npz"),
     ("prune images -o out --seed -1", "--seed must be a whole number"),
@@ -143,9 +148,23 @@ SETTINGS = [
     ("reproduce fig1aa -o out", "Did you mean 'fig1a'?"),
     ("reproduce fig1a -o file", "file is a file, but a folder would be written there"),
     ("demo -o file", "file is a file, but a folder would be written there"),
-    ("demo --seed -1", "Invalid value for '--seed'"),
+    ("demo --seed -1", "--seed must be at least 0, got -1"),
     ("theory --alpha-tot 10 --keep-fraction 80", "--keep-fraction must be in (0, 1], got 80. Did you mean 0.8?"),
     ("simulate --alpha-prune 2 --keep-fraction 80", "--keep-fraction must be in (0, 1], got 80. Did you mean 0.8?"),
+    ("simulate --alpha-prune 2 --seed -1", "--seed must be at least 0, got -1"),
+    (
+        "simulate --alpha-prune 2 --theta 3 --probe trained",
+        "--theta 3.0 was given with --probe trained, whose angle follows from its training. Leave it out and set "
+        "--probe-epochs, or use --probe angle.",
+    ),
+    ("simulate --alpha-prune 2 --strategy window", "--strategy window was given without --window: a window belongs to"),
+    (
+        "simulate --alpha-prune 2 --strategy window --window .5 1 --keep-fraction .9",
+        "of all examples, but --keep-fraction is 0.9",
+    ),
+    ("simulate --alpha-prune 0.001", "--alpha-prune 0.001 with --n-features 200 keeps no example"),
+    ("theory --alpha-tot 3 --window 1 0.5", "--window must have 0 <= a < b, got (1, 0.5)"),
+    ("theory --alpha-tot 3 --window .1 .2 --keep-fraction .5", "--keep-fraction is 0.5 but the window holds"),
     ("simulate --alpha-prune 2 --workers 0", "--workers must be at least 1, got 0"),
 ]
 SOURCES = [
@@ -160,7 +179,53 @@ SOURCES = [
     ("prune images -o out --on-error ignore", "--on-error must be 'raise' or 'skip'"),
     ("prune none.npy -o out", "none.npy: there is no such file"),
     ("score x.npy -o s.parquet --metric prototypes,el2n", "metric 'el2n' needs labels"),
+    (
+        "score x.npy -o s.parquet --metric el2n --labels y.npy --k 5 --recipe linear",
+        "--k is the number of clusters that take the place of labels; it needs --pseudo-labels.",
+    ),
+    (
+        "score x.npy -o s.parquet --metric el2n --pseudo-labels --recipe resnet18",
+        "--pseudo-labels takes clusters of embeddings for labels, and recipe 'resnet18' trains on images",
+    ),
+    ("prune x.npy -o out --metric ddd --labels y.npy --recipe resnet18", "'resnet18' trains on images, and these are"),
+    ("score x.npy -o s.parquet --metric influence_max --labels y.npy --option test=t", "t: there is no such file"),
+    (
+        "score x.npy -o s.parquet --metric influence_max --labels y.npy --option test=x.npy",
+        "x.npy: influence is measured on examples with labels, and there are none",
+    ),
+    (
+        "score x.npy -o s.parquet --metric memorization --labels y.npy --option test=x.npy",
+        "--option test is an option of the influence metrics",
+    ),
+    (
+        "score x.npy -o s.parquet --metric influence_max --pseudo-labels --option test=x.npy",
+        "--option test names examples with labels, and --pseudo-labels means that there are none",
+    ),
+    (
+        "prune x.npy -o out --metric memorization --labels y.npy --members 9 --epochs 2 --option closed_form=true",
+        "--members and --epochs would have no effect: --option closed_form=true trains no networks; leave them out",
+    ),
+    (
+        "score x.npy -o s.parquet --metric el2n --labels y.npy --option uncertainty=variation_ratio",
+        "--option uncertainty is an option of metric 'active_learning'",
+    ),
+    (
+        "score x.npy -o s.parquet --metric variation_ratio --labels y.npy --members 3",
+        "3 models on subsets of 0.7 of 30",
+    ),
     ("score x.npy -o s.parquet --k 0", "k must be between 1 and the number of examples, 30; got 0"),
+    ("score images -o s.parquet --option restarts=0", "--option restarts must be at least 1, got 0"),
+    ("score x.npy -o s.parquet --option passes=-1", "--option passes must be at least 0 with method 'sample', got -1"),
+    (
+        "score x.npy -o s.parquet --kernel float32 --option probes=3",
+        "--option probes is for the approximate search, and --kernel float32 compares with all centroids",
+    ),
+    ("score x.npy -o s.parquet --option method=some", "unknown method of k-means 'some'"),
+    ("score x.npy -o s.parquet --kernel some", "unknown kernel 'some'"),
+    ("prune x.npy -o out --metric density --option temperature=0", "--option temperature above 0, got 20 and 0.0"),
+    ("prune x.npy -o out --metric typicality --option neighbours=0", "--option neighbours must be at least 1, got 0"),
+    ("prune x.npy -o out --metric duplicates --option threshold=3", "--option threshold is a cosine distance between"),
+    ("prune x.npy -o out --metric k_center --option most=0", "--option most must be at least 1, got 0"),
     ("score images -o s.parquet --save-model file", "file already exists"),
     ("score images -o s.parquet --labels short.npy", "7"),
     ("embed images -o out --labels short.npy", "7"),
@@ -287,3 +352,27 @@ def test_work_is_done_though_nobody_reads_the_result(files: Path) -> None:
     os.close(writing)
     assert result.returncode == 0
     assert json.loads((files / "out" / "manifest.json").read_text())["selection"]["kept"] == 24
+
+
+@pytest.mark.parametrize("verb", ["score", "prune"])
+@pytest.mark.parametrize("where", [["--engine", "ray"], ["--shard", "1/2"]])
+@pytest.mark.parametrize("more", [[], ["--encoder", "pixels"]])
+def test_images_are_embedded_before_they_are_scored_on_a_cluster(paredown, image_folder, verb, where, more) -> None:
+    if verb == "prune" and where[0] == "--shard":
+        pytest.skip("prune has no shares")
+    done = paredown(verb, image_folder, "-o", "out", *where, *more)
+    assert done.returncode == 2
+    said = " ".join(done.stderr.split())
+    assert "images: these are images (folder of images), which are embedded before they are scored on a cluster" in said
+    assert f"run `paredown embed {image_folder} -o EMBEDDINGS --engine ray`, or with --shard in place of it" in said
+
+
+def test_an_unfinished_store_is_told_before_the_name_of_the_output(paredown, image_folder) -> None:
+    embed = ["embed", image_folder, "-o", "em_sh", "--encoder", "pixels", "--shard-size", "20", "--shard", "1/2"]
+    assert paredown(*embed).returncode == 0
+    for more in ([], ["--engine", "ray"], ["--shard", "1/2"]):
+        done = paredown("score", "em_sh", "-o", "em_s", *more)
+        assert done.returncode == 2
+        assert "em_sh: these embeddings are incomplete; run the same `paredown embed` command again first, or " in (
+            " ".join(done.stderr.split())
+        )

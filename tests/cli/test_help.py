@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 import typer
@@ -13,10 +14,17 @@ import paredown as pdn
 from paredown.cli.app import as_option, near_options
 from paredown.cli.run import app
 from paredown.clustering.kernels import KERNELS
+from paredown.embeddings.embedding import STORED_DTYPES
 from paredown.embeddings.encoders import ENCODERS
 from paredown.errors import PareError, argument
 from paredown.exporting import EXPORTS
+from paredown.perceptron.sampling import HARDNESS, PROBE_KINDS, SIMULATED_STRATEGIES
+from paredown.projection import LAYOUTS
+from paredown.reproduce import SIZES
+from paredown.scoring.run_plan import ITEM_BYTES
 from paredown.selection import STRATEGIES
+from paredown.sources import OnError
+from paredown.theory import THEORY_STRATEGIES
 from paredown.training.recipes import RECIPES
 
 # The options of every verb that users' scripts may rely on; none may disappear.
@@ -32,11 +40,14 @@ _OPTIONS = {
     "--option --out --overwrite --pseudo-labels --quota --recipe --save-model --seed --split --strategy "
     "--trust-source --warm-start --workers -o",
     "export": "--ids --json --link --out --overwrite --shard-size --source --to --trust-source -o",
+    "report": "--balance --embeddings --exhibits --json --keep-fraction --map --metric --out --overwrite --seed "
+    "--source --strategy --texts --trust-source -o",
     "reproduce": "--all --data --dry-run --json --out --overwrite --seed --size --workers -o",
     "score": "--address --column --embeddings --encoder --engine --epochs --exact --from --higher-is --ids --json --k "
     "--kernel --labels --members --memory --metric --model --on-error --option --out --overwrite --pseudo-labels "
     "--recipe --save-model --seed --shard --split --trust-source --warm-start --workers -o",
     "merge": "--json",
+    "plan": "--core-speed --dim --dtype --json --k --memory --metric --option --read-speed --rows --workers",
     "simulate": "--alpha-prune --draws --hardness --json --keep-fraction --n-features --probe --probe-epochs --seed "
     "--strategy --theta --window --workers",
     "sweep": "--address --engine --json --out --retry-failed --workers -o",
@@ -46,6 +57,10 @@ _OPTIONS = {
     "clean": "--dry-run --json --unfinished",
 }
 _VERBS = sorted(set(_OPTIONS) - {""})
+
+
+def test_the_options_of_every_verb_are_listed() -> None:
+    assert set(typer.main.get_command(app).commands) == set(_VERBS)  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -73,7 +88,7 @@ def test_every_verb_shows_an_example_and_flags_without_a_type(verb, help_of) -> 
     shown = help_of(verb)
     assert shown.count(f"paredown {verb}") > 1  # once in the usage
     assert not re.search(
-        r"<bool>|BOOLEAN|\{\w+\}|<list", shown.partition("Arguments")[2] or shown.partition("Options")[2]
+        r"<\w+|BOOLEAN|\{\w+\}|INTEGER", shown.partition("Arguments")[2] or shown.partition("Options")[2]
     )
 
 
@@ -86,6 +101,7 @@ def test_the_first_help_fits_a_screen(help_of) -> None:
             "embed",
             "score",
             "merge",
+            "plan",
             "compare",
             "prune",
             "export",
@@ -107,6 +123,8 @@ def test_options_are_in_groups(help_of) -> None:
     assert panels("prune") == ["Arguments", "Basics", "Selection", *common]
     assert panels("score") == ["Arguments", "Basics", *common]
     assert panels("compare") == ["Arguments", "Basics", "Selection", "Advanced"]
+    assert panels("theory") == ["Basics", "Selection", "Advanced"]
+    assert panels("simulate") == ["Basics", "Selection", "Training", "Scale", "Advanced"]
     assert panels("embed") == ["Arguments", "Basics", "Training", "Input", "Scale", "Advanced"]
 
 
@@ -115,10 +133,14 @@ def test_options_are_in_groups(help_of) -> None:
     [
         ("prune", [*pdn.METRICS, *STRATEGIES, *KERNELS, *RECIPES, "proportional"]),
         ("score", [*pdn.METRICS, *KERNELS, *RECIPES]),
-        ("embed", [*ENCODERS, "onnx", "torch"]),
+        ("embed", [*ENCODERS, "onnx", "torch", *STORED_DTYPES, *get_args(OnError)]),
         ("export", [*EXPORTS, "symbolic"]),
-        ("reproduce", ["tiny", "cpu", "paper"]),
+        ("reproduce", [*SIZES]),
         ("compare", [*STRATEGIES]),
+        ("plan", [*ITEM_BYTES, *KERNELS]),
+        ("report", [*LAYOUTS, "none", *STRATEGIES]),
+        ("theory", [*(name for name in THEORY_STRATEGIES if name != "density")]),  # for which there is no option
+        ("simulate", [*SIMULATED_STRATEGIES, *PROBE_KINDS, *HARDNESS]),
     ],
 )
 def test_choices_are_those_of_the_registries(verb, names, help_of) -> None:
@@ -157,6 +179,9 @@ def test_an_unknown_option_is_answered_with_the_near_one(paredown) -> None:
         (argument("labels", ...), "labels=...", "--labels"),
         (argument("balance", 0), "balance=0", "--balance 0"),
         (argument("start"), "start", "--warm-start"),
+        (argument("closed_form", True), "closed_form=True", "--option closed_form=true"),
+        (argument("restarts"), "restarts", "--option restarts"),
+        (argument("subset", 0.7), "subset=0.7", "--option subset=0.7"),
         (argument("columns", {"id": "NAME"}), "columns={'id': 'NAME'}", "--column id=NAME"),
         (argument("column", "NAME"), "column='NAME'", "--column score=NAME"),
     ],

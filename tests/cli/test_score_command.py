@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import paredown as pdn
+from paredown.metrics.reliability import Reliability
 from paredown.scoring import score_all
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -100,10 +101,43 @@ def test_the_hardest_and_easiest_examples_and_the_reliability_are_shown(paredown
     assert [example["id"] for example in said["easiest"]] == order[:3].tolist()
     assert said["hardest"][0]["score"] == values.max()
     assert f"Hardest: {order[-1]} ({values.max():.4g}), " in shown
-    assert f"Reliability: {said['report']['reliability']:.2f} of 1; " in shown
+    reliability = Reliability.of(said["report"])
+    assert reliability is not None
+    assert shown.count(f"({reliability})") == 1  # in a warning or by itself
 
 
 def test_labels_that_the_metric_ignores_are_pointed_out(paredown, files) -> None:
     hint = "--metric supervised_prototypes uses them"
     assert hint in paredown("prune", "x.npy", "--labels", "y.npy", "-o", "with").stdout
     assert hint not in paredown("prune", "x.npy", "-o", "without").stdout
+    assert hint not in paredown("prune", "x.npy", "--labels", "y.npy", "--metric", "random", "-o", "random").stdout
+    assert paredown("score", "x.npy", "--labels", "y.npy", "-o", "s.parquet").returncode == 0
+    said = paredown("prune", "s.parquet", "-o", "again").stdout  # a table cannot be scored by another metric
+    assert f"Hint: there are labels; scoring the data again with {hint}, and may rank better." in " ".join(said.split())
+    assert paredown("score", "x.npy", "-o", "unlabelled.parquet").returncode == 0
+    assert hint not in paredown("prune", "unlabelled.parquet", "-o", "last").stdout
+
+
+@pytest.mark.parametrize("verb", ["score", "prune"])
+def test_a_formula_trains_no_networks(paredown, files, tmp_path, digits, verb) -> None:
+    options = ["--metric", "memorization", "--option", "closed_form=true", "-o", "out.parquet"]
+    result = paredown(verb, "x.npy", "--labels", "y.npy", *options)
+    assert result.returncode == 0, result.stderr
+    assert "120 examples: no networks to train; about" in result.stderr
+    found = pdn.read_scores(tmp_path / "out.parquet")
+    expected = pdn.score(tmp_path / "x.npy", labels=digits[1][:120], metric="memorization", closed_form=True)
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-5)
+
+
+def test_a_command_that_was_refused_stops_no_other(paredown, files, tmp_path, monkeypatch) -> None:
+    command = ["score", "x.npy", "--labels", "y.npy", "--metric", "el2n", *QUICK, "-o", "s.parquet"]
+
+    def refuse(*_, **__) -> None:
+        raise pdn.PareError("refused in the midst of it")
+
+    with monkeypatch.context() as patch:  # after the checks, before a part is finished
+        patch.setattr("paredown.metrics.probe_training.load_examples", refuse)
+        refused = paredown(*command, "--option", "threads=1")
+    assert "refused in the midst of it" in refused.stderr
+    assert sorted(file.name for file in tmp_path.glob(".s.parquet*")) == []
+    assert paredown(*command).returncode == 0

@@ -29,6 +29,15 @@ def test_what_error() -> None:
     assert answer["better_end"] == "easy"
 
 
+def test_equal_ends_are_called_the_same() -> None:
+    random = ["--alpha-tot", "3", "--keep-fraction", "1", "--strategy", "random"]
+    assert "; keeping the hard end and keeping the easy end give the same error (0." in run(*random)
+    answer = json.loads(run(*random, "--json"))
+    assert answer["better_end"] is None
+    assert answer["hard_error"] == pytest.approx(answer["easy_error"], rel=1e-6)
+    assert "keeping the hard end is better (hard 0." in run("--alpha-tot", "100", "--keep-fraction", "0.5")
+
+
 def test_alpha_and_degrees_are_explained() -> None:
     lines = run("--alpha-tot", "10", "--theta", "20", "--keep-fraction", "0.3").splitlines()
     assert lines[1:] == [

@@ -15,7 +15,11 @@ import quick_students
 
 import paredown as pdn
 from paredown.describing.fact_lines import fact_lines
+from paredown.embeddings.encoders.pixel_pca import WEAK_ENCODER
 from paredown.errors import PareError
+from paredown.files import claim_folder
+from paredown.records import write_record
+from paredown.reproduce import Claim
 from paredown.scores import Scores
 
 
@@ -101,7 +105,7 @@ def test_a_store_finished_and_not(tmp_path, image_folder) -> None:
     assert (found.facts["examples"], found.facts["classes"], found.facts["dimensions"]) == (60, 10, 50)
     assert found.facts["source"]["kind"] == "image folder"
     assert found.introduce()["parts"] == "4 shards"
-    assert "weak encoder" in found.introduce()["warning"]
+    assert found.introduce()["warning"] == WEAK_ENCODER
     record = json.loads((tmp_path / "store" / "embed.json").read_text())
     for name in ("examples", "dim", "shards", "record_sha256"):
         del record[name]
@@ -115,6 +119,17 @@ def test_a_store_finished_and_not(tmp_path, image_folder) -> None:
     (tmp_path / "store" / "embed.json").write_text("{")
     with pytest.raises(PareError, match="the record of this store is missing or damaged"):
         pdn.info(tmp_path / "store")
+
+
+def test_a_claim_of_an_earlier_version_that_did_not_hold_is_contradicted(tmp_path) -> None:
+    """As `paredown reproduce` reads the record; `verdict` came later than `held`."""
+    old = [{"claim": "a", "held": held, "evidence": "e"} for held in (True, False, False)]
+    new = [Claim.judged("a", held, "e").record() for held in (True, None)]
+    claim_folder(tmp_path / "figures", "set of figures")
+    write_record(tmp_path / "figures" / "fig1a.json", {"paredown": "0.1.0", "figure": "fig1a", "claims": old + new})
+    found = pdn.info(tmp_path / "figures")
+    assert found.facts["claims"] == {"held": 2, "contradicted": 2, "cannot tell": 1}
+    assert [Claim.from_record(each).verdict.value for each in old] == ["held", "contradicted", "contradicted"]
 
 
 def test_a_model_and_a_recording(tmp_path, embeddings, digits) -> None:
@@ -154,6 +169,8 @@ def test_a_sweep_finished_and_not(tmp_path) -> None:
     assert found.facts["parts"] == {"what": "runs", "done": runs, "of": runs}
     assert found.facts["grid"]["initial_size"] == [40, 80]
     assert found.facts["complete"] is True
+    for name in ("results", "timings"):
+        assert pdn.info(tmp_path / "swept" / f"{name}.parquet").facts == found.facts
     # killed before the last two runs had ended
     (tmp_path / "swept" / "digests.json").unlink()
     for file in sorted((tmp_path / "swept" / "runs").glob("*.json"))[-2:]:
@@ -259,7 +276,7 @@ def test_lines_count_in_plain_words() -> None:
     assert fact_lines(one)["examples"] == "3 in 1 class"
     assert fact_lines(one)["files"] == "csv, 1 file, 10 B"
     recorded = {"epochs": 2, "members": 1, "observations": (2, 4)}
-    assert fact_lines(recorded)["recorded"] == "2 epochs of 1 member, 2 to 4 looks at an example"
+    assert fact_lines(recorded)["recorded"] == "2 epochs of 1 member, 2 to 4 observations of each example"
 
 
 def test_the_grid_of_a_sweep_that_runs_is_that_of_the_runs_so_far() -> None:

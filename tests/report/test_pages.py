@@ -161,6 +161,23 @@ def test_numbers_below_a_narrow_histogram_do_not_touch(browser: Any, pruned_imag
         assert all(right + 8 < left for (_, right), (left, _) in itertools.pairwise(sorted(ends)))
 
 
+def test_a_histogram_of_which_one_bin_holds_most_has_a_logarithmic_axis(browser: Any, tmp_path: Path) -> None:
+    counts = {0.0: 900, 0.5: 9, 1.0: 1}
+    scores = pdn.Scores(np.repeat(list(counts), list(counts.values())), np.arange(910))
+    write_report(pdn.select(scores, keep_fraction=0.5), tmp_path / "skewed.html")
+    write_report(pdn.select(np.linspace(0, 1, 910), keep_fraction=0.5), tmp_path / "even.html")
+    heights = """() => [...document.querySelectorAll("#histogram g")].map((bar) => bar.getBBox().height)"""
+    with Visit(browser, tmp_path / "skewed.html") as visit:
+        assert "logarithmic" in visit.page.text_content("#histogram")
+        low, middle, high = (height for height in visit.page.evaluate(heights) if height > 0)
+        assert middle / low == pytest.approx(np.log1p(9) / np.log1p(900), rel=0.01)
+        assert high / low == pytest.approx(np.log1p(1) / np.log1p(900), rel=0.02)
+        kept = visit.page.evaluate("""() => document.querySelector("#histogram g rect.kept").getBBox().height""")
+        assert kept / low == pytest.approx(445 / 900, rel=0.01)  # colours share the bar as the counts do
+    with Visit(browser, tmp_path / "even.html") as visit:
+        assert "logarithmic" not in visit.page.text_content("#histogram")
+
+
 def test_links_lead_to_headings_that_can_be_seen(browser: Any, pruned_images: Path) -> None:
     with Visit(browser, pruned_images / "report.html") as visit:
         visit.page.emulate_media(reduced_motion="reduce")  # no smooth scrolling

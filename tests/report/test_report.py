@@ -22,8 +22,9 @@ from PIL import Image
 import paredown as pdn
 from paredown.errors import PareError
 from paredown.markup import tag
+from paredown.metrics.reliability import Reliability
 from paredown.report import exhibits, write_report
-from paredown.report.charts import Chart
+from paredown.report.charts import Chart, curve_style
 from paredown.report.costs_shown import describe_cost
 from paredown.report.embedding_map import find_duplicates
 from paredown.report.exhibits import choose_ranks, read_thumbnail, thumbnail
@@ -67,6 +68,10 @@ def test_markup_escapes_what_is_not_markup() -> None:
     made = tag("p", "<b>", tag("i", "&"), class_="a\"b'", hidden=True, id=None, aria_label="x\u202ey")
     assert made == '<p class="a&quot;b&#x27;" hidden aria-label="x\\u202ey">&lt;b&gt;<i>&amp;</i></p>'
     assert clipped("a" * 100, 30) == "a" * 18 + "…" + "a" * 11
+
+
+def data_of(page: Path) -> Any:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())[1])  # type: ignore[index]
 
 
 def ranked(n: int = 1_000, **options: Any) -> RankedRows:
@@ -175,10 +180,21 @@ def test_warnings_say_what_limits_the_scores() -> None:
     }
     found = warnings_of(record)
     assert found[:2] == ["Weak encoder.", "Ties decided."]
-    assert "reliability is 0.40" in found[2]
-    assert "k = 30 is 0.55 (here k = 10)" in found[3]
-    assert "1 examples" not in found[4]
+    assert found[2] == (
+        "Scores depend somewhat on k (rank correlation 0.55 with k = 30); try several, or average an ensemble of "
+        "encoders."
+    )
+    assert found[3] == "1 example could not be read and is not among those scored."
+    assert len(found) == 4
     assert warnings_of({"report": {"reliability": 0.9, "k_sensitivity": {"3": 0.9}}}) == []
+
+
+def test_low_reliability_is_one_warning() -> None:
+    """The one that the metric has put into the record; a page used to add its own."""
+    low = Reliability(4, 0.2)
+    report = {"models": 4, "split_half": 0.2, "reliability": low.value}
+    (found,) = warnings_of({"warnings": [low.warning("el2n")], "report": report})
+    assert found.startswith("Scores of el2n from 4 models are unreliable (reliability 0.33")
 
 
 def test_the_command_in_the_page_makes_the_same_manifest(tmp_path: Path, paredown: Any, digits: Any) -> None:
@@ -196,6 +212,26 @@ def test_the_command_in_the_page_makes_the_same_manifest(tmp_path: Path, paredow
     np.testing.assert_array_equal(pdn.read_manifest(tmp_path / "again")[1], keep)
 
 
+@pytest.mark.parametrize(
+    ("source", "option"),
+    [
+        ({"encoder": "in other words", "encoder_name": "pixels"}, " --encoder pixels "),
+        ({"encoder": "in other words", "encoder_name": "timm:resnet18"}, " --encoder timm:resnet18 "),
+        ({"encoder": "the Python function my.encoder", "encoder_name": "my.encoder"}, None),
+        # as version 0.1.0 wrote it
+        ({"encoder": "whitened PCA of 32 x 32 pixels, 23 components"}, " --encoder pixels "),
+        ({"encoder": "swav, weights 0123 from torch.hub, 224 x 224 pixels, onnx"}, " --encoder swav "),
+        ({}, None),
+    ],
+)
+def test_the_command_has_the_encoder_by_its_name(source: dict[str, str], option: str | None) -> None:
+    recipe = {"quota": "none", "balance": 0, "strategy": "hard", "mix_random": 0, "seed": 0, "keep_fraction": 0.5}
+    record = {"metric": "prototypes", "source": source | {"location": "photos"}, "selection": recipe}
+    (command,) = commands_of(record, "out")
+    assert ("--encoder" in command) == (option is not None)
+    assert (option or "") in command
+
+
 def test_charts_have_a_point_for_every_value_on_the_right_scale() -> None:
     chart = Chart("t", "x", "y", log_x=True, log_y=True)
     chart.curve("a", [(10, 1, 0.1), (1000, 100, float("nan")), (100, 0, 0)], "#000")
@@ -207,6 +243,30 @@ def test_charts_have_a_point_for_every_value_on_the_right_scale() -> None:
     assert high < low
     assert ">10</text>" in svg
     assert ">100</text>" in svg
+
+
+def test_twelve_curves_of_a_chart_all_look_different() -> None:
+    styles = [curve_style(number) for number in range(12)]
+    assert len({tuple(style.values()) for style in styles}) == 12
+    chart = Chart("t", "x", "y")
+    for number, style in enumerate(styles):
+        chart.curve(str(number), [(0, number, 0), (1, number, 0)], **style)
+    svg = str(chart.svg())
+    assert svg.count("stroke-dasharray") == 4
+    assert len(set(re.findall(r'<i style="(background:[^"]*)"', svg))) == 12
+
+
+def test_a_page_without_exhibits_reads_no_data(tmp_path: Path, digits: Any) -> None:
+    images = digits[0]
+    (tmp_path / "photos").mkdir()
+    for row in range(60):
+        Image.fromarray((images[row].reshape(8, 8) * 15).astype(np.uint8)).save(tmp_path / "photos" / f"{row}.png")
+    pdn.prune(tmp_path / "photos", out=tmp_path / "pruned", keep_fraction=0.5, scoring={"k": 3, "encoder": "pixels"})
+    kinds = {}
+    for most in (0, 10):
+        write_report(tmp_path / "pruned", tmp_path / f"{most}.html", exhibits=most, projection=None)
+        kinds[most] = data_of(tmp_path / f"{most}.html")["exhibits"]["kind"]
+    assert kinds == {0: "none", 10: "pictures"}
 
 
 def test_the_same_report_is_the_same_bytes(tmp_path: Path, digits: Any) -> None:
@@ -383,7 +443,6 @@ def test_deleted_images_leave_the_pictures_of_the_others(tmp_path: Path, image_f
     refused = write_report(tmp_path / "pruned", tmp_path / "refused.html", projection=None)
     assert "these are not the data that were scored" in refused.notes[0]
     write_report(tmp_path / "pruned", tmp_path / "report.html", projection=None, trust_source=True)
-    page = (tmp_path / "report.html").read_text()
-    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])  # type: ignore[index]
+    data = data_of(tmp_path / "report.html")
     assert data["exhibits"]["kind"] == "pictures"
     assert len(data["exhibits"]["ranks"]) == 60 - len(deleted)

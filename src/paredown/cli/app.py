@@ -5,17 +5,21 @@ from __future__ import annotations
 import inspect
 from ast import literal_eval
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from paredown.cli.choices import fill_choices
 from paredown.cli.terminal import say
+from paredown.errors import PareError
+from paredown.metrics import OWN_FLAGS
+from paredown.places import as_place
 from paredown.text import quoted
 from paredown.version import __version__
 
@@ -24,9 +28,12 @@ _PANELS = ("Basics", "Selection", "Metric", "Training", "Input", "Scale", "Advan
 
 # As one comes to need them; others follow.
 _ORDER = (
-    *("demo", "embed", "score", "merge", "compare", "prune", "export", "report", "info", "sweep", "theory", "simulate"),
-    *("reproduce", "verify", "clean"),
+    *("demo", "embed", "score", "merge", "plan", "compare", "prune", "export", "report", "info", "sweep"),
+    *("theory", "simulate", "reproduce", "verify", "clean"),
 )
+
+# What stands for the value of an option, by its type, where the option does not say.
+_METAVARS = {int: "N", float: "NUMBER", str: "NAME", Path: "PATH"}
 
 # What people type who know other tools: word -> option.
 _ALIASES = {
@@ -113,7 +120,7 @@ selection_option, metric_option, training_option, input_option, scale_option, ad
 
 
 def positional(metavar: str, text: str) -> Any:
-    """`typer.Argument` without which a verb does not run: its name in the help, and what it is."""
+    """`typer.Argument`: its name in the help, and what it is."""
     return typer.Argument(metavar=metavar, help=text, show_default=False)
 
 
@@ -121,6 +128,9 @@ def as_option(name: str, value: str | None) -> str:
     """An argument of a Python function, with its value as Python writes it, as an option of the command line."""
     option = _OPTION_OF.get(name, f"--{name.replace('_', '-')}")
     given = None if value is None else literal_eval(value)
+    if _is_of_metric(name):
+        written = str(given).lower() if isinstance(given, bool) else given
+        return f"--option {name}" if given is None or given is ... else f"--option {quoted(f'{name}={written}')}"
     if given is None or given is True or given is ...:
         return option
     if name == "column":  # of imported scores
@@ -128,6 +138,13 @@ def as_option(name: str, value: str | None) -> str:
     if isinstance(given, dict):
         return " ".join(f"{option} {key}={item}" for key, item in given.items())
     return f"{option} {quoted(given)}"
+
+
+def _is_of_metric(name: str) -> bool:
+    """Whether a name is that of an option of metrics that is no option of the verbs."""
+    from paredown.metrics.registry import METRICS
+
+    return name not in OWN_FLAGS and any(name in entry.options for entry in METRICS.values())
 
 
 def near_options(given: str, known: Iterable[str]) -> list[str]:
@@ -141,7 +158,7 @@ def near_options(given: str, known: Iterable[str]) -> list[str]:
 
 def _expanded(function: Callable[..., None]) -> Callable[..., None]:
     """A verb whose parameters that are dataclasses became their fields: options that several verbs share."""
-    hints = get_type_hints(function, include_extras=True)
+    hints = {name: _placed(hint) for name, hint in get_type_hints(function, include_extras=True).items()}
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     parameters = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -149,6 +166,11 @@ def _expanded(function: Callable[..., None]) -> Callable[..., None]:
             parameters += _parameters(groups[name])
         else:
             parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name]))
+
+    for parameter in parameters:
+        kind, described, *_ = get_args(parameter.annotation)
+        if isinstance(described, typer.models.OptionInfo) and described.metavar is None:
+            described.metavar = _METAVARS.get((get_args(kind) or (kind,))[0])
 
     @wraps(function)
     def verb(**values: Any) -> None:
@@ -161,12 +183,33 @@ def _expanded(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameters(group: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
+    hints = {name: _placed(hint) for name, hint in get_type_hints(group, include_extras=True).items()}
     empty, kind = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
     return [
         inspect.Parameter(f.name, kind, default=empty if f.default is MISSING else f.default, annotation=hints[f.name])
         for f in fields(group)
     ]
+
+
+def _placed(hint: Any) -> Any:
+    """A parameter for paths as one for places, `s3://bucket/folder` among them, of which `Path` would make another."""
+    if get_origin(hint) is not Annotated or not hint.__metadata__:
+        return hint
+    kind, info = hint.__origin__, hint.__metadata__[0]
+    swapped = {Path: str, Path | None: str | None, list[Path]: list[str]}.get(kind)
+    if swapped is None:
+        return hint
+    info = copy(info)
+    info.parser = _place
+    info.metavar = info.metavar or "PATH"
+    return Annotated[swapped, info]
+
+
+def _place(given: str) -> Path:
+    try:
+        return as_place(given)
+    except PareError as error:  # a ValueError, of which only the value would be told
+        raise typer.BadParameter(error.message) from None
 
 
 def _panel_number(param: Any) -> int:

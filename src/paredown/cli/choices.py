@@ -16,16 +16,16 @@ def fill_choices(text: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda slot: _CHOICES[slot[1]](), text)
 
 
-def _names(module: str, registry: str) -> str:
-    """The names in a registry, or the values of a `Literal`."""
+def _names(module: str, registry: str, *, without: str | None = None) -> str:
+    """The names in a registry, or the values of a `Literal`, but for one that the command line does not take."""
     found = getattr(import_module(f"paredown.{module}"), registry)
-    return either(get_args(found) or found)
+    return either([name for name in get_args(found) or found if name != without])
 
 
 def _summaries(module: str, registry: str) -> str:
     """The names in a registry, each with the summary of its entry."""
     found = getattr(import_module(f"paredown.{module}"), registry)
-    return "\n".join(f"- {name}: {entry.summary}" for name, entry in found.items())
+    return "\n".join(f"- {name}: {getattr(entry, 'summary', entry)}" for name, entry in found.items())
 
 
 def _metrics() -> str:
@@ -47,15 +47,23 @@ def _recipes() -> str:
 
 
 _CHOICES: dict[str, Callable[[], str]] = {
+    "dtypes": partial(_names, "embeddings.embedding", "STORED_DTYPES"),
     "encoders": partial(_summaries, "embeddings.encoders", "ENCODERS"),
     "engines": partial(_names, "engines", "ENGINES"),
     "exports": partial(_summaries, "exporting", "EXPORTS"),
+    "hardness": partial(_summaries, "perceptron.sampling", "HARDNESS"),
+    "item_bytes": partial(_names, "scoring.run_plan", "ITEM_BYTES"),
     "kernels": partial(_names, "clustering.kernels", "KERNELS"),
+    "layouts": partial(_names, "projection", "LAYOUTS"),
     "links": partial(_names, "exporting", "Link"),
     "metrics": _metrics,
+    "on_error": partial(_names, "sources", "OnError"),
+    "probes": partial(_summaries, "perceptron.sampling", "PROBE_KINDS"),
     "quotas": partial(_names, "selection", "Quota"),
     "recipes": _recipes,
     "runtimes": partial(_names, "embeddings.encoders.inference", "Runtime"),
-    "sizes": partial(_names, "reproduce", "SIZES"),
+    "simulated_strategies": partial(_names, "perceptron.sampling", "SIMULATED_STRATEGIES"),
+    "sizes": partial(_summaries, "reproduce", "SIZES"),
     "strategies": partial(_names, "selection", "STRATEGIES"),
+    "theory_strategies": partial(_names, "theory", "THEORY_STRATEGIES", without="density"),
 }

@@ -38,9 +38,7 @@ def compare(
     metric: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Compare only these metrics, separated by commas.")
     ] = None,
-    top: Annotated[
-        int, typer.Option(metavar="N", help="How many examples to list that the metrics disagree on most.")
-    ] = 20,
+    top: Annotated[int, typer.Option(help="How many examples to list that the metrics disagree on most.")] = 20,
     keep_fraction: Annotated[
         list[float] | None,
         selection_option(

@@ -149,4 +149,4 @@ def _show_costs(comparison: MetricComparison) -> None:
         table.add(_short(facts.name), labels, networks, reliability, facts.cost or "-")
     table.show()
     if by_default:
-        say("[dim]In brackets: by default; the scores do not record how many.[/]")
+        say("[dim]Numbers in parentheses are defaults; these scores do not record the actual number.[/]")

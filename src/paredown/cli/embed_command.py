@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, OutFolder, advanced_option, app, scale_option, training_option
+from paredown.cli.app import JsonOption, OutFolder, advanced_option, app, positional, scale_option, training_option
+from paredown.cli.engine_options import EmbedEngineOptions, Shard
 from paredown.cli.source_options import SourceOptions, show_skipped, show_warnings
 from paredown.cli.terminal import emit, progress_bar, say
 from paredown.errors import PareError, check_least
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 def embed(
     source: Annotated[
         Path,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Images: a folder, a .csv or .parquet list of paths, a Hugging Face dataset folder, or .tar files.",
-            show_default=False,
+        positional(
+            "SOURCE",
+            "Images: a folder, a .csv or .parquet list of paths, a Hugging Face dataset folder, or .tar files.",
         ),
     ],
     out: OutFolder,
     options: SourceOptions,
-    encoder: Annotated[str, typer.Option(metavar="NAME", help="The network to embed with:\n{encoders}\n")] = "auto",
+    where: EmbedEngineOptions,
+    encoder: Annotated[str, typer.Option(help="The network to embed with:\n{encoders}\n")] = "auto",
     download: Annotated[bool, typer.Option("--download", help="Let `auto` download pretrained weights.")] = False,
     weights: Annotated[
         Path | None, advanced_option("FILE", "Local weights for timm:NAME and torchvision:NAME.")
@@ -53,13 +54,11 @@ def embed(
         bool,
         training_option(None, "Whether --train-encoder treats mirror images as the same; not for text or digits."),
     ] = True,
-    dtype: Annotated[str, advanced_option("NAME", "Numbers are stored as float16 or float32.")] = "float16",
+    dtype: Annotated[str, advanced_option("NAME", "How numbers are stored: {dtypes}.")] = "float16",
     shard_size: Annotated[
         int, scale_option("N", "Images per shard. An interrupted run repeats at most one shard.")
     ] = 1024,
-    workers: Annotated[
-        int | None, scale_option("N", "Threads that decode images.", show_default="one per core")
-    ] = None,
+    shard: Shard = None,
     overwrite: Annotated[
         bool,
         typer.Option("--overwrite", help="Replace a store made with other settings, once the new one is complete."),
@@ -74,6 +73,7 @@ def embed(
     from paredown.embeddings import embed as embed_source
     from paredown.files import check_all_apart, check_distinct
 
+    where.check(local_workers=True)
     check_distinct(out, train_encoder)
     check_all_apart((out, train_encoder), [source, options.labels, options.ids, weights])
     current.grows(out, "finished shards")
@@ -81,13 +81,13 @@ def embed(
         encoder,
         dtype=dtype,
         shard_size=shard_size,
-        workers=workers,
+        workers=where.workers,
         weights=weights,
         image_size=image_size,
         runtime=runtime,
     )
     if train_encoder is not None:
-        _check_training(train_encoder, encoder, epochs)
+        _check_training(train_encoder, encoder, epochs, shard)
     options.check()
     (opened,) = options.open([source])
     start = time.perf_counter()
@@ -105,12 +105,13 @@ def embed(
         runtime=runtime,
         dtype=dtype,
         shard_size=shard_size,
-        workers=workers,
+        shard=shard,
         on_error=options.on_error,  # type: ignore[arg-type]  # checked by open_source
         seed=options.seed,
         overwrite=overwrite,
         trust_source=options.trust_source,
         track=progress_bar,
+        **where.arguments(),
     )
     seconds = time.perf_counter() - start
 
@@ -127,10 +128,13 @@ def embed(
         say("Encoder: {}.", store.provenance["encoder"])
         show_warnings(store.provenance["warnings"])
         show_skipped([list(item) for item in store.skipped])
+        if not store.complete:
+            say("Share {} is done. When all are: paredown merge {}", shard, quoted(out))
+            return
         new = len(opened) - store.already
         speed = f", {new / seconds:,.1f} images per second" if new else ""
         before = f"; {store.already:,} were there already" if store.already else ""
-        say("{:,} embeddings of {} numbers in [bold]{}[/]{}{}.", store.examples, store.dim, out, before, speed)
+        say("{:,} embeddings of {} dimensions in [bold]{}[/]{}{}.", store.examples, store.dim, out, before, speed)
         say("Next: paredown prune {} -o DIR", quoted(out))
 
     result = {"out": str(out), "already": store.already, "seconds": round(seconds, 3), **store.provenance}
@@ -148,9 +152,14 @@ def _train(source: Source, file: Path, image_size: int | None, options: dict[str
     return train_simclr(source, out=file, reuse=True, track=progress_bar, **size, **options)
 
 
-def _check_training(file: Path, encoder: str, epochs: int) -> None:
+def _check_training(file: Path, encoder: str, epochs: int, shard: str | None) -> None:
     from paredown.files import check_output
 
+    if shard is not None:
+        raise PareError(
+            f"--train-encoder would train a network in every share; embed once without --shard, or train it on some of "
+            f"the images first and give the shares --encoder onnx:{file}."
+        )
     if encoder != "auto":
         raise PareError(f"--train-encoder makes the encoder that is used; leave out --encoder {encoder}.")
     if file.suffix != ".onnx":

@@ -16,6 +16,7 @@ from paredown.cli.app import (
     advanced_option,
     app,
     input_option,
+    positional,
     selection_option,
 )
 from paredown.cli.engine_options import EngineOptions, check_ranged
@@ -67,7 +68,7 @@ def prune(
         float, typer.Option(metavar="F", help="Fraction of the examples to keep, in (0, 1].")
     ] = 0.8,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a page to look at, see `paredown report`.")
+        Path | None, typer.Option(metavar="FILE", help="Also write a page to look at, as `paredown report` does.")
     ] = None,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
@@ -98,26 +99,23 @@ def prune(
         check_finished(out, {name: settings[name] for name in ("keep_fraction", "strategy", "quota", "seed")})
     source: Any = sources[0]
     table_labels: Any = None
-    unused_labels = False
     names, model = scoring.metrics_and_model()
     metric: Any = names[0]
     if len(names) > 1:
         raise PareError(f"prune selects by one metric, but --metric {scoring.metric} was given; score takes several.")
     models = {"model": model, "start": scoring.warm_start, "save_model": scoring.save_model}
     options: dict[str, Any] = {}
-    if len(sources) == 1 and is_scores(source):
+    selected_again = len(sources) == 1 and is_scores(source)
+    if selected_again:
         scoring.check_computed("ids", "column")
         table_labels, metric = read_column(scoring.labels), scoring.metric  # that of the table unless one is named
         _announce_table(source, metric, scoring.memory)
     elif where.engine != "local":
-        check_ranged(scoring)
-        if len(sources) > 1:
-            raise PareError("embeddings are read by ranges of rows from one source; score the members one at a time.")
+        check_ranged(scoring, sources)
         options = scoring.metric_options([metric]) | {"trust_source": scoring.trust_source, "model": model}
     else:
         options = scoring.metric_options([metric])
         source = scoring.open(sources)
-        unused_labels = metric == "prototypes" and source[0].labels is not None
         models |= {"overwrite": overwrite}
         encoder = ready_encoder(
             source, [metric], options, scoring.encoder, seed=scoring.seed, embeddings=scoring.embeddings, **models
@@ -151,8 +149,10 @@ def prune(
     def show() -> None:
         show_scoring(kept.rows.provenance)
         _show_selection(kept, table, b)
-        if unused_labels:
-            say("Hint: there are labels; --metric supervised_prototypes uses them, and may rank better.")
+        better = _uses_labels(kept, table)
+        if better is not None:
+            scoring_again = "scoring the data again with " if selected_again else ""
+            say("Hint: there are labels; {}--metric {} uses them, and may rank better.", scoring_again, better)
         if kept.already:
             say("[bold]{}[/] was already complete; nothing was changed.", out)
         else:
@@ -173,14 +173,12 @@ def _write_report(out: Path, report: Path, embeddings: Path | None, overwrite: b
 
 @app.command(epilog="Example: `paredown export pruned --to indices -o kept.npy`")
 def export(
-    manifest: Annotated[
-        Path, typer.Argument(metavar="MANIFEST", help="A manifest, or the folder that prune wrote.", show_default=False)
-    ],
+    manifest: Annotated[Path, positional("MANIFEST", "A manifest, or the folder that `prune` wrote.")],
     out: Annotated[
         Path,
         typer.Option("-o", "--out", metavar="PATH", help="File or folder to write.", show_default=False),
     ],
-    to: Annotated[str, typer.Option(metavar="NAME", help="The form:\n{exports}\n")] = "ids",
+    to: Annotated[str, typer.Option(help="The form:\n{exports}\n")] = "ids",
     source: Annotated[Path | None, input_option("PATH", "Where the data are now, if they moved.")] = None,
     ids: IdFile = None,
     link: Annotated[str, advanced_option("KIND", "How `images` and `lightly` place files: {links}.")] = "copy",
@@ -248,6 +246,15 @@ def _announce_table(source: Path, metric: str | None, memory: str) -> None:
             len(table),
             size,
         )
+
+
+def _uses_labels(kept: Selection, table: Any) -> str | None:
+    """The metric that would use the labels that there are, where the scores do not."""
+    from paredown.metrics import METRICS
+
+    made_by = kept.rows.provenance.get("metric")
+    labelled = table is not None and table.column_names[0] == "class"
+    return METRICS[made_by].with_labels if labelled and made_by in METRICS else None
 
 
 def _show_selection(kept: Selection, table: Any, b: dict[str, float]) -> None:

@@ -22,13 +22,15 @@ def report(
     path: Annotated[Path, positional("PATH", "A manifest, scores, or the folder of a sweep.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="HTML file to write.")] = Path("report.html"),
     keep_fraction: Annotated[
-        float, selection_option("F", "Of scores: the fraction that the page opens with. A manifest has its own.")
+        float, selection_option("F", "For scores: the initial keep fraction (a manifest has its own).")
     ] = 0.8,
-    strategy: Annotated[str, selection_option("NAME", "Of scores: which examples to keep: {strategies}.")] = "hard",
+    strategy: Annotated[str, selection_option("NAME", "For scores: which examples to keep: {strategies}.")] = "hard",
     balance: Annotated[
         float | None,
         selection_option(
-            "SHARE", "Of scores: the floor per class or cluster.", show_default="0.5 where there are labels or clusters"
+            "SHARE",
+            "For scores: the floor per class or cluster.",
+            show_default="0.5 where there are labels or clusters",
         ),
     ] = None,
     metric: Annotated[
@@ -43,11 +45,9 @@ def report(
         str | None,
         input_option("FILE|COLUMN", "Texts to show: a file with one per line, or a column of the scored table."),
     ] = None,
-    map_: Annotated[
-        str, advanced_option("NAME", "Layout of the map: auto, pacmap, pca, or none for no map.", "--map")
-    ] = "auto",
+    map_: Annotated[str, advanced_option("NAME", "Layout of the map: {layouts}; `none` for no map.", "--map")] = "auto",
     exhibits: Annotated[
-        int, advanced_option("N", "About how many examples the page holds pictures or texts of.")
+        int, advanced_option("N", "Approximate number of examples shown with a picture or text; 0 for none.")
     ] = 1_500,
     trust_source: TrustSource = False,
     seed: Annotated[int, advanced_option("N", "Decides the layout of the map.")] = 0,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, app
+from paredown.cli.app import JsonOption, app, positional
 from paredown.cli.terminal import TextTable, compose, emit, progress_bar, say
 from paredown.errors import PareError, check_least
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @app.command(epilog="Example: `paredown reproduce fig1a fig2 --size cpu -o reproduced`")
 def reproduce(
-    figures: Annotated[list[str] | None, typer.Argument(help="Names of figures; none lists them.")] = None,
+    figures: Annotated[list[str] | None, positional("FIGURE", "Names of figures. Without one, all are listed.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Make all figures.")] = False,
     size: Annotated[
         str,
-        typer.Option(help="cpu (for two cores), paper (the paper's draws, networks and data) or tiny (does it run?)."),
+        typer.Option(help="How much work goes into a figure:\n{sizes}\n"),
     ] = "cpu",
     data: Annotated[
         Path | None,
@@ -103,11 +103,11 @@ def _show(results: list[FigureResult]) -> None:
         how = took if result.made else "already there"
         say("[bold]{}[/]: {} ({})", result.name, result.png, how)
         for claim in result.claims:
-            verdict = claim.verdict.value
-            if verdict == "held":
-                shown = compose("[green]{}[/]", verdict)
+            if claim.held:
+                shown = compose("[green]{}[/]", claim.told)
             else:
-                shown = compose("[red]{}[/]" if verdict == "contradicted" else "[yellow]{}[/]", verdict)
+                contradicted = claim.verdict.value == "contradicted"
+                shown = compose("[red]{}[/]" if contradicted else "[yellow]{}[/]", claim.told)
             say("  {}: {}\n    {}", shown, claim.claim, claim.evidence)
     say("All on one page: [bold]{}[/]", results[0].png.with_name("results.md"))
 

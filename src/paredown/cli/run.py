@@ -17,6 +17,7 @@ from paredown.cli import (  # noqa: F401
     demo_command,
     embed_command,
     info_command,
+    plan_command,
     prune_command,
     report_command,
     reproduce_command,
@@ -88,7 +89,7 @@ def _explain(error: Exception) -> int:
     else:
         aside(
             "[bold red]internal error:[/] {}: {}\n"
-            "This is a bug in paredown. Please report it with what the same command prints with --debug.",
+            "This is a bug in paredown. Please report it, including the output with --debug.",
             type(error).__name__,
             error,
         )

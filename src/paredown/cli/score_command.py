@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, Overwrite, app, input_option, scale_option
-from paredown.cli.engine_options import EngineOptions, check_ranged
+from paredown.cli.app import JsonOption, Overwrite, app, input_option, positional
+from paredown.cli.engine_options import EngineOptions, Shard, check_ranged
 from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
-from paredown.cli.source_options import Sources, named_columns, read_column
+from paredown.cli.source_options import Sources, named_columns, read_column, show_skipped
 from paredown.cli.terminal import emit, progress_bar, say
 from paredown.errors import PareError, check_known
 from paredown.text import quoted
@@ -48,14 +48,7 @@ def score(
         ),
     ] = None,
     higher_is: Annotated[str | None, input_option("harder|easier", "What a high score in that file means.")] = None,
-    shard: Annotated[
-        str | None,
-        scale_option(
-            "I/N",
-            "Do the I-th of N shares of the work, or with /N those of this task of a Slurm job array; `paredown merge` "
-            "joins them.",
-        ),
-    ] = None,
+    shard: Shard = None,
     overwrite: Overwrite = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -65,11 +58,17 @@ def score(
     """
     from paredown.checkpoint import remove_parts
     from paredown.files import check_all_apart, check_distinct, locked, parts_folder
+    from paredown.places import as_place
     from paredown.pruning import digest_of_scores
+    from paredown.reading import damaged
     from paredown.score_files import check_table_name, check_table_output, write_scores
     from paredown.scoring import request_digest
+    from paredown.sources.arrays import read_record
 
     where.check()
+    for source in sources or ():
+        with damaged(source, "source"):
+            read_record(as_place(source))  # an unfinished store is no matter of how the output is called
     if where.engine != "local" or shard is not None:
         _check_scoring(higher_is, sources)
         _score_by_ranges(sources, out, scoring, where, shard, overwrite=overwrite, as_json=as_json)
@@ -157,14 +156,11 @@ def _score_by_ranges(
     """Scores in a folder of tables, made on a cluster or in shares."""
     from paredown.scoring.ranged_scoring import score_ranges
 
-    check_ranged(scoring)
-    if len(sources) > 1:
-        raise PareError("embeddings are read by ranges of rows from one source; score the members one at a time.")
+    check_ranged(scoring, sources)
     if out.suffix == ".parquet":
-        raise PareError(f"ranges of rows are scored into a folder; name the output {out.with_suffix('').name}.")
-    if shard is not None and overwrite:
-        raise PareError("--overwrite would remove what other shares have written; remove the folder by hand.")
+        raise PareError(f"ranges of rows are scored into a folder; name the output {out.with_suffix('')}.")
     current.grows(out, "finished tables")
+    scored_now: list[int] = []
     metrics, model = scoring.metrics_and_model()
     if len(metrics) > 1:
         raise PareError(f"ranges of rows are scored by one metric, but {', '.join(metrics)} were given.")
@@ -178,16 +174,24 @@ def _score_by_ranges(
         overwrite=overwrite,
         trust_source=scoring.trust_source,
         track=progress_bar,
+        tell=scored_now.append,
         **where.arguments(),
         **scoring.metric_options(metrics),
     )
+    already = sum(scored_now) == 0
 
     def show() -> None:
+        if table is None and already:
+            say("Share {} was already there; nothing was changed. When all are: paredown merge {}", shard, quoted(out))
+            return
         if table is None:
             say("Share {} is done. When all are: paredown merge {}", shard, quoted(out))
             return
         show_scoring(table.provenance)
-        say("{:,} scores written to [bold]{}[/].", len(table), out)
+        if already:
+            say("{:,} scores were already complete in [bold]{}[/]; nothing was changed.", len(table), out)
+        else:
+            say("{:,} scores written to [bold]{}[/].", len(table), out)
         say("Next: paredown prune {} -o DIR", quoted(out))
 
     record = {} if table is None else {"examples": len(table), **table.provenance}
@@ -196,21 +200,28 @@ def _score_by_ranges(
 
 @app.command(epilog="Example: `paredown merge scores`")
 def merge(
-    scores: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder that the shares were written to.", show_default=False)
-    ],
+    folder: Annotated[Path, positional("DIR", "The folder that the shares were written to.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Join what several runs of `score --shard` wrote, once all of it is there."""
-    from paredown.scoring.ranged_scoring import merge as merge_shares
+    """Join what several runs of `score --shard` or `embed --shard` wrote, once all of it is there."""
+    from paredown.embeddings.store import is_store, merge_store
+    from paredown.scoring.ranged_scoring import merge as merge_scores
 
-    table = merge_shares(scores)
+    if is_store(folder):
+        store = merge_store(folder)
+        what, examples, result = "embeddings", store.examples, {"out": str(folder), **store.provenance}
+    else:
+        table = merge_scores(folder)
+        what, examples = "scores", len(table)
+        result = {"scores": str(folder), "examples": examples, **table.provenance}
 
     def show() -> None:
-        say("{:,} scores are complete in [bold]{}[/].", len(table), scores)
-        say("Next: paredown prune {} -o DIR", quoted(scores))
+        say("{:,} {} are complete in [bold]{}[/].", examples, what, folder)
+        if is_store(folder):
+            show_skipped(result["skipped"])
+        say("Next: paredown prune {} -o DIR", quoted(folder))
 
-    emit({"scores": str(scores), "examples": len(table), **table.provenance}, as_json=as_json, show=show)
+    emit(result, as_json=as_json, show=show)
 
 
 def _extremes(scores: Scores) -> dict[str, list[dict[str, Any]]]:

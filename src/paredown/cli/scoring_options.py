@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from paredown.cli.app import advanced_option, input_option, metric_option, training_option
 from paredown.cli.source_options import SourceOptions, show_skipped, show_warnings
 from paredown.cli.terminal import aside, say
-from paredown.errors import PareError
-from paredown.metrics import DEFAULT_METRIC
+from paredown.errors import PareError, argument
+from paredown.metrics import DEFAULT_METRIC, OWN_FLAGS
 
 if TYPE_CHECKING:
     from paredown.scoring.saved_models import FittedModel
     from paredown.sources import Source
 
-# Options of metrics that are options of the verbs.
-_OWN = ("k", "kernel", "memory", "recipe", "members", "epochs", "pseudo_labels")
 # Options that say how scores are computed, and have no effect on scores that are.
-_COMPUTING = ("k", "option", "model", "save_model", "recipe", "members", "epochs", "pseudo_labels", "encoder")
-_COMPUTING += ("embeddings", "kernel", "exact", "warm_start", "split")
+_COMPUTING = tuple(name for name in OWN_FLAGS if name != "memory")  # which selecting takes, too
+_COMPUTING += ("option", "exact", "model", "save_model", "warm_start", "encoder", "embeddings", "split")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +69,10 @@ class ScoringOptions(SourceOptions):
     kernel: Annotated[
         str | None,
         advanced_option(
-            "NAME", "How centroids are compared: {kernels}. All give the same scores.", show_default="auto"
+            "NAME",
+            "How centroids are compared: {kernels}. All give the same scores, but `auto` is approximate for more than "
+            "10,000.",
+            show_default="auto",
         ),
     ] = None
     exact: Annotated[bool, advanced_option(None, "Short for --kernel float32.", "--exact")] = False
@@ -98,12 +99,12 @@ class ScoringOptions(SourceOptions):
 
         if self.exact and self.kernel not in (None, "float32"):
             raise PareError(f"--exact means --kernel float32, but --kernel {self.kernel} was given; leave one out.")
-        given = {name: getattr(self, name) for name in ("k", "recipe", "members", "epochs", "pseudo_labels")}
+        given = {name: getattr(self, name) for name in OWN_FLAGS if name != "memory"}
         given |= {"kernel": "float32" if self.exact else self.kernel}
         options = {name: value for name, value in given.items() if value is not None and value is not False}
         for metric in metrics:
             find_metric(metric)
-        options |= _parsed(metrics, self.option or [])
+        options |= parse_options(metrics, self.option or [])
         check_options(metrics, options)
         for metric in metrics:
             METRICS[metric].needs_with(options)  # which looks the recipe up
@@ -114,8 +115,6 @@ class ScoringOptions(SourceOptions):
 
     def check_computed(self, *others: str) -> None:
         """Raise at an option that would have no effect on scores that are already computed, or at one of others."""
-        from paredown.errors import PareError, argument
-
         for name in (*_COMPUTING, *others):
             if getattr(self, name) != getattr(ScoringOptions, name):
                 raise PareError(f"these are already scores; leave out {argument(name)}, or give the data to score.")
@@ -125,7 +124,8 @@ class ScoringOptions(SourceOptions):
         return {name: getattr(self, name) for name in ("on_error", "embeddings", "trust_source")}
 
 
-def _parsed(metrics: list[str], texts: list[str]) -> dict[str, Any]:
+def parse_options(metrics: list[str], texts: list[str]) -> dict[str, Any]:
+    """The options of metrics that are written NAME=VALUE."""
     from paredown.metrics import METRICS
 
     parsed: dict[str, Any] = {}
@@ -133,8 +133,9 @@ def _parsed(metrics: list[str], texts: list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals:
             raise PareError(f"--option is NAME=VALUE, such as restarts=3; got {text!r}.")
-        if name in _OWN:
-            raise PareError(f"{name} has an option of its own: --{name.replace('_', '-')} {value}.")
+        if name in OWN_FLAGS:
+            flag = isinstance(getattr(ScoringOptions, name), bool)
+            raise PareError(f"{name} has an option of its own: {argument(name, flag or value)}.")
         if name in parsed:
             raise PareError(f"--option {name} was given twice.")
         having = next((metric for metric in metrics if name in METRICS[metric].options), metrics[0])
@@ -145,27 +146,28 @@ def _parsed(metrics: list[str], texts: list[str]) -> dict[str, Any]:
 def ready_encoder(
     sources: list[Source], metrics: list[str], options: dict[str, Any], encoder: str, **checked: Any
 ) -> Any:
-    """A network is loaded before the estimate, which measures it; `pixels` stays a name, to be fitted to the images.
+    """A network is loaded before the estimate, which measures it; an encoder to be fitted to images stays a name.
 
     Before that all is checked that can be, with the arguments of `check_scoring`. Embeddings that are complete need no
     network.
     """
     from paredown.embeddings import stored_encoder
-    from paredown.embeddings.encoders import load_encoder
+    from paredown.embeddings.encoders import ENCODERS, load_encoder
+    from paredown.embeddings.encoders.known_encoders import find_entry
     from paredown.metrics.registry import uses_embeddings
     from paredown.scoring import check_scoring
     from paredown.sources import ImageSource
 
     check_scoring(sources, metrics, options, **checked)
     images = any(isinstance(source, ImageSource) for source in sources)
-    if encoder == "pixels" or not images or not uses_embeddings(metrics, options):
+    if find_entry(encoder).fitted or not images or not uses_embeddings(metrics, options):
         return encoder
     stored = None if checked["embeddings"] is None else stored_encoder(checked["embeddings"], encoder)
     try:
         return stored or load_encoder(encoder)
     except PareError:
         if encoder == "auto":  # no network is here
-            return "pixels"
+            return next(name for name, entry in ENCODERS.items() if entry.fitted)
         raise
 
 
@@ -197,6 +199,9 @@ def announce(
 
 def show_scoring(provenance: dict[str, Any]) -> None:
     """Print what a user should know about how scores were made."""
+    from paredown.metrics.k_sensitivity import KSensitivity
+    from paredown.metrics.reliability import Reliability, Trust
+
     report = provenance.get("report", {})
     if "encoder" in provenance.get("source", {}):
         say("Encoder: {}.", provenance["source"]["encoder"])
@@ -204,22 +209,24 @@ def show_scoring(provenance: dict[str, Any]) -> None:
     if "model" in provenance:
         say("Scored with the model {}; nothing was fitted.", provenance["model"]["fingerprint"])
     elif "k" in report:
-        say("Prototypes: k = {}{}", report["k"], _k_sensitivity(report.get("k_sensitivity", {})))
-    if "reliability" in report:
-        say(
-            "Reliability: {:.2f} of 1; the scores of two halves of the {} networks have rank correlation {:.2f}.",
-            report["reliability"],
-            report["models"],
-            report["split_half"],
-        )
+        sensitivity = KSensitivity.of(report)
+        say("Prototypes: k = {}{}.", report["k"], "" if sensitivity is None else f"; {sensitivity}")
+    if "agreement" in report:
+        _show_agreement(report["agreement"])
+    reliability = Reliability.of(report)
+    if reliability is not None and reliability.trust is Trust.RELIABLE:  # a warning says the rest
+        say("The scores from {} models are reliable ({}).", reliability.models, str(reliability))
     show_skipped(provenance.get("skipped", []))
 
 
-def _k_sensitivity(correlations: dict[str, float]) -> str:
-    """How strongly scores depend on k, from their rank correlations with those at other k, and what to do about it."""
-    if not correlations:
-        return "."
-    k, lowest = min(correlations.items(), key=lambda item: item[1])
-    how = "hardly" if lowest > 0.8 else "somewhat" if lowest > 0.5 else "strongly"
-    advice = "" if lowest > 0.8 else "; try several, or average an ensemble (several SOURCEs)"
-    return f"; scores depend {how} on k (rank correlation {lowest:.2f} with k = {k}){advice}."
+def _show_agreement(agreement: dict[str, Any]) -> None:
+    """Print how far an approximate assignment can be relied on."""
+    say(
+        "Approximate search in {:,} of {:,} groups of prototypes. It found the nearest prototype of {:.1%} of {:,} "
+        "rows that were compared with all, and {:.1%} of the hardest fifth of them.",
+        agreement["probes"],
+        agreement["groups"],
+        agreement["assignments"],
+        agreement["rows"],
+        agreement["hardest"],
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paredown.cli.app import JsonOption, app
+from paredown.cli.app import JsonOption, advanced_option, app, scale_option, selection_option, training_option
 from paredown.cli.terminal import emit, progress_bar, say
 from paredown.cli.theory_command import explain_units
 from paredown.errors import PareError
@@ -24,25 +24,24 @@ class SimulationOptions:
 
     alpha_prune: Annotated[float, typer.Option(help="Kept examples per feature.")]
     keep_fraction: Annotated[
-        float | None, typer.Option(help="Fraction of the examples kept, in (0, 1]; default 1, or the window's.")
+        float | None,
+        selection_option("F", "Fraction of the examples kept, in (0, 1].", show_default="1, or all in the window"),
     ] = None
-    theta: Annotated[float | None, typer.Option(help="Angle between probe and teacher in degrees; default 0.")] = None
-    strategy: Annotated[str, typer.Option(help="hard, easy, window or random.")] = "hard"
+    theta: Annotated[
+        float | None,
+        typer.Option(metavar="DEGREES", help="Angle between probe and teacher, 0 to 90.", show_default="0"),
+    ] = None
+    strategy: Annotated[str, selection_option("NAME", "Which examples to keep: {simulated_strategies}.")] = "hard"
     window: Annotated[
-        tuple[float, float] | None, typer.Option(help="With strategy window: keep A < |z| < B.", metavar="A B")
+        tuple[float, float] | None, selection_option("A B", "With --strategy window: keep A < |z| < B.")
     ] = None
     n_features: Annotated[int, typer.Option(help="Number of features N.")] = 200
-    draws: Annotated[int, typer.Option(help="Independent draws to average over.")] = 100
-    seed: Annotated[
-        int,
-        typer.Option(min=0, max=2**63 - 1, help="Seed; the same seed gives the same result on any number of cores."),
-    ] = 0
-    probe: Annotated[str, typer.Option(help="angle (exactly theta) or trained (on the unpruned examples).")] = "angle"
-    probe_epochs: Annotated[int, typer.Option(help="Epochs of a trained probe.")] = 1
-    hardness: Annotated[
-        str, typer.Option(help="field: rank by |z| as the theory does; margin: by y z, mistakes first.")
-    ] = "field"
-    workers: Annotated[int | None, typer.Option(help="Processes; default one per core.")] = None
+    draws: Annotated[int, scale_option("N", "Independent draws to average over.")] = 100
+    seed: Annotated[int, advanced_option("N", "The same seed gives the same result on any number of cores.")] = 0
+    probe: Annotated[str, training_option("NAME", "Where the probe comes from:\n{probes}\n")] = "angle"
+    probe_epochs: Annotated[int, training_option("N", "Epochs of a trained probe.")] = 1
+    hardness: Annotated[str, selection_option("NAME", "What the examples are ranked by:\n{hardness}\n")] = "field"
+    workers: Annotated[int | None, scale_option("N", "Processes.", show_default="one per core")] = None
 
 
 @app.command(epilog=EXAMPLE)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from paredown.cli.app import advanced_option, input_option, scale_option
+from paredown.cli.app import advanced_option, input_option, positional, scale_option
 from paredown.cli.terminal import say
 from paredown.errors import PareError
 
@@ -18,12 +16,11 @@ if TYPE_CHECKING:
 
 Sources = Annotated[
     list[Path],
-    typer.Argument(
-        metavar="SOURCE",
-        help="Embeddings (.npy, .npz, .parquet, or a folder of them), images (a folder, a .csv of paths, .tar files), "
+    positional(
+        "SOURCE",
+        "Embeddings (.npy, .npz, .parquet, or a folder of them), images (a folder, a .csv of paths, .tar files), "
         "a Hugging Face dataset folder, or a standard dataset such as mnist:FOLDER. Several embeddings of the same "
         "examples are scored as an ensemble.",
-        show_default=False,
     ),
 ]
 IdFile = Annotated[Path | None, input_option("FILE", "Ids: an .npy file, or a text file with one per line.", "--ids")]
@@ -53,7 +50,7 @@ class SourceOptions:
     ] = None
     split: Annotated[str | None, input_option("NAME", "Split of a dataset, such as test.")] = None
     on_error: Annotated[
-        str, input_option("raise|skip", "Stop at the first unreadable example, or skip such examples and list them.")
+        str, input_option("NAME", "What is done at an unreadable example: {on_error}. Those skipped are listed.")
     ] = "raise"
     memory: Annotated[
         str, scale_option("SIZE", "Memory to work in, such as 512MiB. Larger data are sampled and streamed.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paredown.cli.announced_outputs import current
-from paredown.cli.app import JsonOption, app
+from paredown.cli.app import JsonOption, app, positional
 from paredown.cli.engine_options import EngineOptions
 from paredown.cli.terminal import TextTable, aside, compose, emit, progress_bar, say
 from paredown.units import format_duration
@@ -25,7 +25,7 @@ _REASONS = 10  # of failures on screen
 
 @app.command(epilog="Example: `paredown sweep sweep.toml -o swept`")
 def sweep(
-    config: Annotated[Path, typer.Argument(help="A TOML file with [data], [grid], [student] and [probe].")],
+    config: Annotated[Path, positional("CONFIG", "A TOML file with [data], [grid], [student] and [probe].")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder for runs and results.", show_default=False)],
     where: EngineOptions,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed students again.")] = False,
@@ -54,7 +54,14 @@ def sweep(
         "unfinished": [{"run": vars(run), "reason": reason} for run, reason in swept.unfinished],
         "missing_classes": _missing_classes(swept),
         "against_random": [
-            {**vars(row), "z": row.z, "p_value": row.p_value, "effect": row.effect.value} for row in compared
+            {
+                **{name: value for name, value in vars(row).items() if name not in ("comparisons", "family", "floor")},
+                "z": row.z,
+                "p_value": row.p_value,
+                "corrected_p_value": row.corrected_p_value,
+                "effect": row.effect.value,
+            }
+            for row in compared
         ],
         "advice": [str(each) for each in advised],
         "verdicts": [_verdict(each) for each in advised],
@@ -115,12 +122,9 @@ def _show_way(way: str, rows: list[ComparisonWithRandom]) -> None:
 
 
 def _show(swept: SweepResult, compared: list[ComparisonWithRandom], advice: list[str], picture: Path | None) -> None:
-    from paredown.sweeps.pruning_verdicts import name_way
+    from paredown.sweeps.pruning_verdicts import group_by_way
 
-    by_way: dict[str, list[ComparisonWithRandom]] = {}
-    for row in compared[:_SHOWN]:
-        by_way.setdefault(name_way(vars(row)), []).append(row)
-    for way, rows in by_way.items():
+    for way, rows in group_by_way(compared[:_SHOWN]).items():
         _show_way(way, rows)
     if not compared:
         say("Nothing to compare: no pruned student and its random counterpart both succeeded.")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from math import isclose
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paredown.cli.app import JsonOption, app
+from paredown.cli.app import JsonOption, advanced_option, app, selection_option
 from paredown.cli.terminal import emit, say
 from paredown.errors import PareError
 
 if TYPE_CHECKING:
     from paredown.theory import Solution
+
+_SAME = 1e-6  # of the errors of both ends, by which they differ at most where there is no better one
 
 _EXAMPLES = """What test error does the theory predict for a pruned training set, and how much should be kept?
 
@@ -32,16 +35,20 @@ How much should I keep?
 def theory(
     alpha_tot: Annotated[float | None, typer.Option(help="Examples per weight before pruning.")] = None,
     alpha_prune: Annotated[float | None, typer.Option(help="Kept examples per weight; instead of --alpha-tot.")] = None,
+    theta: Annotated[float, typer.Option(metavar="DEGREES", help="Angle between probe and teacher, 0 to 90.")] = 0.0,
     keep_fraction: Annotated[
-        float | None, typer.Option(help="Fraction of examples kept, in (0, 1]. Leave out to ask how much to keep.")
+        float | None,
+        selection_option("F", "Fraction of examples kept, in (0, 1].", show_default="asks how much to keep"),
     ] = None,
-    theta: Annotated[float, typer.Option(help="Angle between probe and teacher in degrees, 0 to 90.")] = 0.0,
-    strategy: Annotated[str | None, typer.Option(help="hard (default), easy, random or window.")] = None,
+    strategy: Annotated[
+        str | None,
+        selection_option("NAME", "Which examples to keep: {theory_strategies}.", show_default="hard, or window"),
+    ] = None,
     window: Annotated[
-        tuple[float, float] | None, typer.Option(metavar="A B", help="Keep A < |z| < B, z the probe's field.")
+        tuple[float, float] | None, selection_option("A B", "Keep A < |z| < B, z the probe's field.")
     ] = None,
     min_keep_fraction: Annotated[
-        float | None, typer.Option(help="Smallest fraction to consider when asking how much to keep.")
+        float | None, advanced_option("F", "Smallest fraction to consider when asking how much to keep.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,24 +98,18 @@ def _answer(solution: Solution, how_much: bool) -> dict[str, Any]:
     from paredown.theory import better_strategy, solve
 
     better = better_strategy(solution.alpha_tot, solution.keep_fraction, theta=solution.theta)
+    of_solution = lambda *names: {name: getattr(solution, name) for name in names}
     return {
         "question": "how much to keep" if how_much else "what error",
         "strategy": solution.strategy,
         "window": None if solution.strategy != "window" else list(solution.window),
-        "keep_fraction": solution.keep_fraction,
-        "alpha_tot": solution.alpha_tot,
-        "alpha_prune": solution.alpha_prune,
-        "theta": solution.theta,
-        "test_error": solution.test_error,
+        **of_solution("keep_fraction", "alpha_tot", "alpha_prune", "theta", "test_error"),
         "random_error": solve(solution.alpha_prune, 1.0).test_error,
         "unpruned_error": solve(solution.alpha_tot, 1.0).test_error,
-        "better_end": str(better),
+        "better_end": None if isclose(better.hard_error, better.easy_error, rel_tol=_SAME) else str(better),
         "hard_error": better.hard_error,
         "easy_error": better.easy_error,
-        "R": solution.R,
-        "rho": solution.rho,
-        "kappa": solution.kappa,
-        "residual": solution.residual,
+        **of_solution("R", "rho", "kappa", "residual"),
     }
 
 
@@ -126,8 +127,13 @@ def _sentence(answer: dict[str, Any]) -> str:
     how_much = answer["question"] == "how much to keep"
     verb, then = ("Keep", ": test error") if how_much else ("Keeping", " gives test error")
     first = f"{verb} {kept} {size} {probe}{then} {error}"
+    ends = (
+        f"keeping the hard end and keeping the easy end give the same error ({answer['hard_error']:.4g})"
+        if answer["better_end"] is None
+        else f"keeping the {answer['better_end']} end is better (hard {answer['hard_error']:.4g}, easy "
+        f"{answer['easy_error']:.4g})"
+    )
     return (
         f"{first}, compared with {answer['random_error']:.4g} for as many random examples and "
-        f"{answer['unpruned_error']:.4g} without pruning; keeping the {answer['better_end']} end is better "
-        f"(hard {answer['hard_error']:.4g}, easy {answer['easy_error']:.4g})."
+        f"{answer['unpruned_error']:.4g} without pruning; {ends}."
     )

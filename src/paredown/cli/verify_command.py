@@ -38,7 +38,8 @@ def verify(
     def show() -> None:
         for result in found:
             if result.problems:
-                say("[bold]{}[/] ({}): [red]{} problem(s)[/].", result.path, result.kind, len(result.problems))
+                problems = "1 problem" if len(result.problems) == 1 else f"{len(result.problems):,} problems"
+                say("[bold]{}[/] ({}): [red]{}[/].", result.path, result.kind, problems)
             else:
                 say("[bold]{}[/] ({}): [green]unchanged[/].", result.path, result.kind)
             for problem in result.problems[:_SHOWN]:
@@ -90,7 +91,7 @@ def clean(
             elif dry_run and (unfinished or not leftover.resumable):
                 say("would remove [bold]{}[/]: {}", leftover.path, leftover.what)
             else:
-                say("kept [bold]{}[/]: {}; the same command resumes from there", leftover.path, leftover.what)
+                say("kept [bold]{}[/]: {}; rerun the command that wrote it to resume", leftover.path, leftover.what)
         if not found:
             say("[bold]{}[/]: no leftovers of killed runs.", path)
         elif not unfinished and any(leftover.resumable for leftover in found):

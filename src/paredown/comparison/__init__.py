@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paredown.comparison.comparison import MetricComparison
+from paredown.comparison.comparison_result import MetricComparison
 from paredown.comparison.disputed_examples import DisputedExample
 from paredown.comparison.metric_comparing import KEEP_FRACTIONS, compare
 from paredown.comparison.metric_facts import MetricFacts

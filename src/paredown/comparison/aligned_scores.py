@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from paredown.display import shorten
 from paredown.errors import PareError, argument, unknown_name
 from paredown.ids import find_ids, hash_ids, id_array
+from paredown.places import as_place, is_path, nothing_at
 from paredown.score_files import read_score_columns, read_scores, score_files
 from paredown.scores import Labels, Scores
 
@@ -57,13 +58,13 @@ def collect_scores(
             found += [(str(name), (str(place),), _as_scores(name, value, ids, labels)) for name, value in each.items()]
         elif isinstance(each, Scores):
             found.append((each.metric, (str(place),), each))
-        elif isinstance(each, str | Path):
+        elif is_path(each):
             real = os.path.realpath(each)
             if real in seen:
                 raise PareError(f"{each} is given twice; give every table once.")
             seen[real] = each
-            _check_table(Path(each))
-            found += [(scores.metric, _parts(Path(each)), scores) for scores in read_score_columns(each)]
+            _check_table(as_place(each))
+            found += [(scores.metric, _parts(as_place(each)), scores) for scores in read_score_columns(each)]
         else:
             raise PareError(
                 f"cannot compare {type(each).__name__}; give tables, scores, or arrays by name such as {{'el2n': x}}."
@@ -75,8 +76,8 @@ def collect_scores(
 def _as_scores(name: str, value: Any, ids: ArrayLike | None, labels: ArrayLike | Labels | None) -> Scores:
     if isinstance(value, Scores):
         return value
-    if isinstance(value, str | Path):
-        _check_table(Path(value))
+    if is_path(value):
+        _check_table(as_place(value))
         return read_scores(value)
     numbers = np.asarray(value)
     if numbers.ndim != 1 or numbers.dtype.kind not in "fiub":
@@ -88,7 +89,7 @@ def _as_scores(name: str, value: Any, ids: ArrayLike | None, labels: ArrayLike |
 
 def _check_table(path: Path) -> None:
     if not path.exists():
-        raise PareError(f"{path}: there is no such file.")
+        raise nothing_at(path, "file")
     files = score_files(path)
     if not files or files[0].suffix != ".parquet":
         raise PareError(

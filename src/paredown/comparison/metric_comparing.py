@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from paredown.comparison.aligned_scores import align_scores, collect_scores
-from paredown.comparison.comparison import MetricComparison
+from paredown.comparison.comparison_result import MetricComparison
 from paredown.comparison.comparison_verdicts import NEARLY_ALIKE, comparison_notes, conclusions
 from paredown.comparison.disputed_examples import disputed_examples
 from paredown.comparison.kept_overlaps import kept_overlaps, own_ties

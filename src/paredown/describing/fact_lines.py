@@ -96,7 +96,7 @@ def _recorded(facts: Mapping[str, Any]) -> str:
     fewest, most = facts["observations"]
     unseen = f"; {facts['unseen']:,} examples were never seen" if "unseen" in facts else ""
     trained = f"{_counted(facts['epochs'], 'epoch', 'epochs')} of {_counted(facts['members'], 'member', 'members')}"
-    return f"{trained}, {fewest} to {most} looks at an example{unseen}"
+    return f"{trained}, {fewest} to {most} observations of each example{unseen}"
 
 
 def _parts(facts: Mapping[str, Any]) -> str:

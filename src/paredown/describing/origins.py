@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from paredown.places import as_place
 from paredown.sources import named_dataset
 
 
@@ -25,12 +26,12 @@ def origin(recorded: Mapping[str, Any] | None, written: float | None) -> dict[st
     location = str(recorded["location"])
     facts = {name: recorded[name] for name in ("location", "kind", "examples", "encoder") if name in recorded}
     named = named_dataset(location)
-    place = Path(location) if named is None else named[1]
+    where = as_place(location) if named is None else named[1]
     if recorded.get("kind") == "array":
         facts["state"] = "in memory"
-    elif not place.exists():
+    elif not where.exists():
         facts["state"] = "missing"
-    elif written is not None and (now := modified(place)) > written:
+    elif written is not None and (now := modified(where)) > written:
         facts |= {"state": "modified", "modified": as_time(now)}
     else:
         facts["state"] = "present"

@@ -73,10 +73,14 @@ def _sweep(output: Output) -> Facts:
 
 
 def _figures(output: Output) -> Facts:
+    from paredown.reproduce.base import Claim
+
     records = [read_record(file) for file in sorted(output.path.glob("*.json"))]
     made = [record for record in records if record is not None and "figure" in record]
     claims = [claim for record in made for claim in record.get("claims", ())]
-    verdicts = Counter(str(each.get("verdict", "held" if each.get("held") else "cannot tell")) for each in claims)
+    # Records of earlier versions only say whether a claim held.
+    told = (each.get("verdict") or Claim.judged("", each.get("held"), "").verdict.value for each in claims)
+    verdicts = Counter(map(str, told))
     settings = made[0].get("settings", {}) if made else {}
     return {
         "figures": [record["figure"] for record in made],
@@ -95,7 +99,7 @@ def _score_tables(output: Output) -> Facts:
 
 def _parts(output: Output) -> Facts:
     """What an interrupted run has finished, which the same command resumes from."""
-    records = [record for file in sorted(output.path.rglob("settings.json")) if (record := read_record(file))]
+    records = [record for file in sorted(output.path.rglob("*settings.json")) if (record := read_record(file))]
     first = records[0] if records else {}
     return {
         "parts": {"what": "parts", "done": sum(1 for _ in output.path.rglob("*.np[yz]"))},

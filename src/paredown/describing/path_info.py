@@ -11,11 +11,13 @@ import pyarrow.parquet as pq
 from paredown.describing.fact_lines import fact_lines
 from paredown.describing.origins import as_time, modified, origin
 from paredown.describing.output_facts import OUTPUT_FACTS, resume_advice
+from paredown.describing.table_summary import TableSummary, summarize_table
 from paredown.display import Introduced
 from paredown.embeddings.store import replacement_of
 from paredown.errors import PareError
 from paredown.files import MARK, lock_file, lock_is_held, parts_folder
 from paredown.output_kinds import Output, find_output
+from paredown.places import arrow_input, as_place, is_remote, nothing_at
 from paredown.progress import Track, silent
 from paredown.reading import damaged
 from paredown.records import read_record
@@ -24,14 +26,15 @@ from paredown.score_files import (
     is_complete,
     is_scores,
     keep_column,
+    manifest_file,
     provenance_in,
     score_columns,
     score_files,
 )
 from paredown.selection.streamed import ScoreTable, open_table
-from paredown.selection.streamed.table_summary import TableSummary, summarize_table
 from paredown.sources import VectorSource, named_dataset, open_source
 
+_SWEEP_TABLES = ("results.parquet", "timings.parquet")  # which say little without the other files of their sweep
 _ROWS = 131_072  # of a block of a table
 _REMEDY = "See what `paredown verify` says of it."
 _BUSY = "a run is writing it at this moment"
@@ -68,17 +71,19 @@ def info(path: str | Path, *, extremes: int = 5, track: Track = silent) -> Info:
     Raises:
         PareError: if there is nothing, or nothing that can be read.
     """
-    place = Path(path)
-    if not place.exists() and named_dataset(path) is None:
-        return _missing(place)
-    found = find_output(place) if place.exists() else None
+    where = as_place(path)
+    if not where.exists() and named_dataset(path) is None:
+        return _missing(where)
+    found = find_output(where) if where.exists() else None
+    if where.name in _SWEEP_TABLES and (sweep := find_output(where.parent)) is not None and sweep.kind == "sweep":
+        found = sweep
     kind, facts = _look(path, found, extremes, track)
-    if _is_being_written(place):
+    if _is_being_written(where):
         facts |= {"complete": False, "advice": _BUSY}
     elif facts.get("complete") is False:
-        facts |= {"advice": resume_advice(place)}
-    described = Info(place, kind, {name: value for name, value in facts.items() if value is not None})
-    with damaged(place, "output of paredown", remedy=_REMEDY):
+        facts |= {"advice": resume_advice(where)}
+    described = Info(where, kind, {name: value for name, value in facts.items() if value is not None})
+    with damaged(where, "output of paredown", remedy=_REMEDY):
         described.introduce()  # which fails where a record has something else in the place of a number
     return described
 
@@ -88,7 +93,7 @@ def _look(path: str | Path, found: Output | None, extremes: int, track: Track) -
     if found is not None and found.kind in OUTPUT_FACTS and not whole:
         with damaged(path, found.kind, remedy=_REMEDY):
             return found.kind, OUTPUT_FACTS[found.kind](found)
-    table = Path(path) if found is None else found.path
+    table = as_place(path) if found is None else found.path
     if is_scores(table):
         with damaged(path, "table of scores", remedy=_REMEDY):
             return _scores(table, extremes, track)
@@ -106,7 +111,7 @@ def _scores(path: Path, extremes: int, track: Track) -> tuple[str, dict[str, Any
     """Scores by one or several metrics, or a manifest."""
     file = score_files(path)[0]
     with damaged(file, "table of scores"):
-        schema = pq.read_schema(file)
+        schema = pq.read_schema(arrow_input(file))
     is_manifest = "keep" in schema.names
     columns = ["score"] if is_manifest and "score" in schema.names else score_columns(schema)
     tables = [open_table(path, metric=column) for column in columns] or [open_table(path)]  # which says what it lacks
@@ -121,7 +126,7 @@ def _scores(path: Path, extremes: int, track: Track) -> tuple[str, dict[str, Any
         facts |= {groups: found[0].groups, "balance_score": {"before": found[0].balance_score}}
     if is_manifest:
         facts["kept"] = selection | {"kept": _count_kept(tables[0])}
-        beside = read_record(file.with_suffix(".json")) or {}  # which has b before and after
+        beside = read_record(manifest_file(path).with_suffix(".json")) or {}  # which has b before and after
         facts["balance_score"] = beside.get("balance_score") or facts.get("balance_score")
     facts["metrics"] = [_metric_facts(each) for each in found]
     warnings = [text for each in records for text in [*each.get("warnings", ()), *each.get("notes", ())]]
@@ -185,7 +190,7 @@ def _missing(path: Path) -> Info:
     elif parts:
         advice = resume_advice(path)
     else:
-        raise PareError(f"{path}: there is no such file or folder.")
+        raise nothing_at(path)
     done = sum(1 for place in parts for _ in place.rglob("*.np[yz]"))
     return Info(
         path, "unfinished output", {"parts": {"what": "parts", "done": done}, "complete": False, "advice": advice}
@@ -193,4 +198,4 @@ def _missing(path: Path) -> Info:
 
 
 def _is_being_written(path: Path) -> bool:
-    return bool(path.resolve().name) and lock_is_held(lock_file(path))
+    return not is_remote(path) and bool(path.resolve().name) and lock_is_held(lock_file(path))

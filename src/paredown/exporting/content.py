@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
+from paredown.places import absolute, is_remote
 from paredown.progress import Track
 from paredown.reading import check_regular
 from paredown.scores import Labels, Scores
@@ -75,12 +76,17 @@ class ExportContent:
         source, opened = self.image_source(), self.open()
         for text in source.warnings:
             self.warn(text)
-        return [Path(os.path.abspath(source.paths[row])) for row in opened.rows.tolist()], opened
+        return [absolute(source.paths[row]) for row in opened.rows.tolist()], opened
 
     def place(self, file: Path, target: Path) -> None:
-        """Copy or link a regular file."""
+        """Copy or link a regular file; one in an object store is fetched."""
+        if is_remote(file) and self.link != "copy":
+            raise PareError(f"{file}: no link leads to an object store; use {argument('link', 'copy')}.")
         check_regular(file)
         target.parent.mkdir(parents=True, exist_ok=True)
+        if is_remote(file):
+            target.write_bytes(file.read_bytes())
+            return
         _PLACE[self.link](file, target)
 
 

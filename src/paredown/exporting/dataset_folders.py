@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from paredown.errors import PareError
 from paredown.exporting.content import ExportContent
 from paredown.ids import hash_ids
+from paredown.places import as_place, is_remote
 from paredown.reading import read_bytes
 from paredown.records import write_json
 from paredown.scores import Labels
@@ -40,7 +41,14 @@ def write_images(content: ExportContent, out: Path) -> None:
 
 def common_folder(source: ImageFiles) -> Path:
     """The folder that all image files of a source are in, however deep."""
-    return Path(os.path.commonpath([os.path.abspath(file.parent) for file in source.paths]))
+    parents = {file.parent for file in source.paths}
+    if any(map(is_remote, parents)):
+        protocol, keys = "", list[str]()
+        for parent in parents:
+            protocol, _, key = str(parent).partition("://")
+            keys.append(key)
+        return as_place(f"{protocol}://{os.path.commonpath(keys)}")
+    return Path(os.path.commonpath([os.path.abspath(parent) for parent in parents]))
 
 
 def write_webdataset(content: ExportContent, out: Path) -> None:
@@ -144,6 +152,11 @@ def _make_dataset(source: Source, rows: NDArray[np.int64], labels: Labels | None
     columns: dict[str, Any] = {"id": pa.array(ids)}  # from Python numbers, unsigned ones would overflow
     features: dict[str, Any] = {"id": datasets.Value("string" if ids.dtype.kind == "T" else str(ids.dtype))}
     if isinstance(source, ImageFiles):
+        if any(is_remote(source.paths[row]) for row in rows):
+            raise PareError(
+                f"{source.location}: images in an object store are not exported as a Hugging Face dataset; export "
+                "'webdataset' or 'images', which fetch them."
+            )
         columns["image"] = [str(source.paths[row]) for row in rows]
         features["image"] = datasets.Image()
     elif isinstance(source, VectorSource):

@@ -25,6 +25,7 @@ from paredown.exporting.viewers import (
 )
 from paredown.files import check_apart, check_output, finished_request, is_own, locked, new_output
 from paredown.ids import hash_ids
+from paredown.places import as_place
 from paredown.progress import Track, silent
 from paredown.records import digest
 from paredown.score_files import read_manifest
@@ -88,7 +89,7 @@ def export(
     check_export(to, out)
     check_known("link", link, get_args(Link))
     check_least(1, shard_size=shard_size)
-    out, folder = Path(out), EXPORTS[to].folder
+    out, folder = as_place(out), EXPORTS[to].folder
     read = [] if isinstance(manifest, Selection) else [manifest]
     if overwrite or not is_own(out):  # one's own may be finished by the same export, see below
         check_output(out, overwrite=overwrite, folder=folder, sources=read)
@@ -126,7 +127,7 @@ def export(
 def check_export(name: str, out: str | Path) -> None:
     """Raise if there is no such export, or if the output is named like a file of another format."""
     check_known("export", name, EXPORTS, aliases=_ALIASES)
-    given, suffix = Path(out).suffix.lower(), EXPORTS[name].suffix
+    given, suffix = as_place(out).suffix.lower(), EXPORTS[name].suffix
     if given in _FORMATS and given != suffix:
         expected = f"end its name in {suffix}" if suffix else "name a folder"
         raise PareError(f"'{name}' writes {EXPORTS[name].summary}, but the output is {out}; {expected}.")

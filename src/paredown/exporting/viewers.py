@@ -12,15 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from paredown.errors import PareError
 from paredown.exporting.content import ExportContent
 from paredown.exporting.dataset_folders import common_folder
+from paredown.exporting.near_examples import near_examples
 from paredown.ids import hash_ids
+from paredown.places import is_remote
+from paredown.progress import Track
 from paredown.projection import project
 from paredown.records import write_json
 from paredown.score_files import manifest_table
 from paredown.sources import VectorSource
 from paredown.text import quoted
-from paredown.threads import one_blas_thread
 
 
 def _examples(content: ExportContent) -> Iterator[tuple[Path, int, dict[str, Any]]]:
@@ -53,6 +56,8 @@ def write_fiftyone(content: ExportContent, out: Path) -> None:
     samples = []
     rand = hash_ids(content.scores.ids, seed=0) / 2.0**64  # by which FiftyOne shuffles
     for file, row, known in _examples(content):
+        if is_remote(file):
+            raise PareError(f"{file}: FiftyOne reads images from disks only; export 'images' first, and prune those.")
         sample: dict[str, Any] = {
             "filepath": str(file),
             "tags": ["kept" if known["keep"] else "dropped"],
@@ -203,8 +208,7 @@ def lightly_command(out: Path) -> str:
 # --- Embedding Atlas -----------------------------------------------------------------------------------------------
 
 _NEIGHBOURS = 15  # with the example itself, as Embedding Atlas has them
-_NEIGHBOUR_ROWS = 50_000  # every row is compared with every other: above, neighbours are left out
-_BLOCK = 1024
+_NEIGHBOUR_ROWS = 2_000_000  # above, neighbours are left out: Embedding Atlas could hardly show so many
 
 
 def write_atlas(content: ExportContent, out: Path) -> None:
@@ -214,35 +218,21 @@ def write_atlas(content: ExportContent, out: Path) -> None:
     order = np.empty(len(content.scores), np.int64)
     order[opened.examples] = opened.rows
     vectors = opened.source.gather(order)
-    points = project(vectors, seed=int(content.scores.provenance.get("seed", 0)))
+    points = project(vectors, seed=int(content.scores.provenance.get("seed", 0)), track=content.track)
     table = manifest_table(content.scores, content.keep)
     for name, column in (("x", points[:, 0]), ("y", points[:, 1])):
         table = table.append_column(name, pa.array(column))
     if len(vectors) <= _NEIGHBOUR_ROWS:
-        table = table.append_column("neighbors", _neighbours(vectors))
+        table = table.append_column("neighbors", _neighbours(vectors, content.track))
     else:
-        content.warn(f"neighbours are left out: that many examples ({len(vectors):,}) would take hours to compare.")
+        content.warn(f"neighbours are left out: these are {len(vectors):,} examples, more than {_NEIGHBOUR_ROWS:,}.")
     pq.write_table(table.replace_schema_metadata(None), out, compression="zstd")
 
 
-def _neighbours(vectors: NDArray[np.float32]) -> pa.Array:
+def _neighbours(vectors: NDArray[np.float32], track: Track) -> pa.Array:
     """The nearest rows to each by cosine distance, itself first: `{"ids": [0, 7], "distances": [0.0, 0.1]}`."""
-    number = min(_NEIGHBOURS, len(vectors))
-    ids = np.empty((len(vectors), number), np.int64)
-    distances = np.empty((len(vectors), number), np.float32)
-    with one_blas_thread():
-        for first in range(0, len(vectors), _BLOCK):
-            block = vectors[first : first + _BLOCK]
-            apart = np.clip(1 - block @ vectors.T, 0, None)
-            own = np.arange(len(block))
-            apart[own, first + own] = -1  # before its copies
-            near = np.argpartition(apart, number - 1, axis=1)[:, :number]
-            near.sort(axis=1)
-            found = np.take_along_axis(apart, near, axis=1)
-            places = np.argsort(found, axis=1, kind="stable")
-            ids[first : first + _BLOCK] = np.take_along_axis(near, places, axis=1)
-            distances[first : first + _BLOCK] = np.clip(np.take_along_axis(found, places, axis=1), 0, None)
-    offsets = np.arange(len(vectors) + 1, dtype=np.int32) * number
+    ids, distances = near_examples(vectors, _NEIGHBOURS, track=track)
+    offsets = np.arange(len(ids) + 1, dtype=np.int32) * ids.shape[1]
     columns = [pa.ListArray.from_arrays(offsets, pa.array(values.ravel())) for values in (ids, distances)]
     return pa.StructArray.from_arrays(columns, ["ids", "distances"])
 

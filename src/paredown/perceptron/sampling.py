@@ -30,6 +30,11 @@ class Draw(NamedTuple):
     seconds: float  # clock time of the max-margin solution alone
 
 
+SIMULATED_STRATEGIES = ("hard", "easy", "window", "random")
+PROBE_KINDS = {"angle": "at exactly the angle theta", "trained": "trained on the unpruned examples"}
+HARDNESS = {"field": "|z|, as the theory does", "margin": "y z, mistakes first"}
+
+
 @dataclass(frozen=True)
 class Setting:
     """Everything that defines the experiment but the seed; checked when made.
@@ -49,9 +54,9 @@ class Setting:
     hardness: str = "field"
 
     def __post_init__(self) -> None:
-        check_known("strategy", self.strategy, ("hard", "easy", "window", "random"))
-        check_known("probe", self.probe, ("angle", "trained"))
-        check_known("hardness", self.hardness, ("field", "margin"))
+        check_known("strategy", self.strategy, SIMULATED_STRATEGIES)
+        check_known("probe", self.probe, PROBE_KINDS)
+        check_known("hardness", self.hardness, HARDNESS)
         if not (math.isfinite(self.alpha_prune) and self.alpha_prune > 0):
             raise PareError(f"{argument('alpha_prune')} must be a positive number, got {self.alpha_prune}.")
         fraction("keep_fraction", self.keep_fraction)
@@ -60,24 +65,25 @@ class Setting:
             raise PareError(f"{argument('theta')} must be in [0, 90] degrees, got {self.theta}.")
         if self.theta is not None and self.probe == "trained":
             raise PareError(
-                f"theta = {self.theta} was given with probe='trained', whose angle follows from its training. "
-                "Leave theta out and set probe_epochs, or use probe='angle'."
+                f"{argument('theta', self.theta)} was given with {argument('probe', 'trained')}, whose angle follows "
+                f"from its training. Leave it out and set {argument('probe_epochs')}, or use "
+                f"{argument('probe', 'angle')}."
             )
         check_least(1, probe_epochs=self.probe_epochs)
         if (self.window is None) == (self.strategy == "window"):
             raise PareError(
-                f"strategy={self.strategy!r} with window={self.window}: a window (a, b) belongs to strategy='window', "
-                "and to it alone."
+                f"{argument('strategy', self.strategy)} was given {'without' if self.window is None else 'with'} "
+                f"{argument('window')}: a window belongs to {argument('strategy', 'window')}, and to it alone."
             )
         if self.window is not None and not math.isclose(_mass(*self.window), self.keep_fraction, abs_tol=1e-6):
             raise PareError(
-                f"window {self.window} holds a fraction {_mass(*self.window):.6g} of all examples, but keep_fraction "
-                f"is {self.keep_fraction}. Leave keep_fraction out, or change the window."
+                f"window {self.window} holds a fraction {_mass(*self.window):.6g} of all examples, but "
+                f"{argument('keep_fraction')} is {self.keep_fraction}. Leave that out, or change the window."
             )
         if self.n_kept < 1:
             raise PareError(
-                f"alpha_prune = {self.alpha_prune} with n_features = {self.n_features} keeps no example. "
-                "Increase either, so that alpha_prune * n_features is at least 1."
+                f"{argument('alpha_prune', self.alpha_prune)} with {argument('n_features', self.n_features)} keeps no "
+                "example. Increase either, so that their product is at least 1."
             )
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,34 +33,21 @@ class SolveTimes:
 def solve_times(
     alpha_prune: Sequence[float],
     *,
-    keep_fraction: float = 1.0,
-    theta: float = 0.0,
-    strategy: str = "hard",
-    n_features: int = 200,
     draws: int = 10,
-    seed: int = 0,
     track: Track = silent,
+    **setting: Any,
 ) -> SolveTimes:
     """Time the student's training and regress the time on alpha_prune, T = slope * alpha_prune + intercept.
 
     Appendix "Breaking compute scaling laws via data pruning", which found T = 0.96 alpha_prune + 0.80 seconds with
-    CVXPY on its machine. Draws run one after the other on one core, so that they do not slow each other down.
+    CVXPY on its machine. Draws run one after the other on one core, so that they do not slow each other down; for
+    `setting` see `simulate`.
     """
     alphas = np.asarray(alpha_prune, dtype=np.float64)
     if alphas.ndim != 1 or len(np.unique(alphas)) < 2:
         raise PareError(f"a line needs at least two different values of alpha_prune, got {alphas.tolist()}.")
     simulations = tuple(
-        simulate(
-            alpha_prune=float(alpha),
-            keep_fraction=keep_fraction,
-            theta=theta,
-            strategy=strategy,
-            n_features=n_features,
-            draws=draws,
-            seed=seed,
-            workers=1,
-        )
-        for alpha in track(alphas, "alpha_prune", len(alphas))
+        simulate(float(alpha), draws=draws, workers=1, **setting) for alpha in track(alphas, "alpha_prune", len(alphas))
     )
     seconds = np.array([simulation.seconds for simulation in simulations])
     slope, intercept = np.polyfit(alphas, seconds, 1)

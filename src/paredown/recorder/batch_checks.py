@@ -85,7 +85,7 @@ def read_batch(
 
 def name_examples(indices: NDArray[Any], *, ids: NDArray[Any] | None = None) -> str:
     """A short list such as `examples 3, 7, 9 and 12 more`, with ids where they differ from the index."""
-    return name_rows(indices, ids=ids).replace("row", "example", 1)
+    return name_rows(indices, ids=ids, what="example")
 
 
 def _whole_numbers(value: Any, name: str, where: str) -> NDArray[np.int64]:

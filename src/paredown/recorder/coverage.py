@@ -17,7 +17,7 @@ class Coverage:
 
     `epochs` maps member -> epoch -> how many different examples were seen in it; `partial` holds only the epochs that
     saw some examples and not others. `unseen` are the indices of examples that some member never saw, and
-    `observations` the fewest and most looks at one example by one member.
+    `observations` the fewest and most of one example by one member.
     """
 
     n_examples: int

@@ -1,4 +1,4 @@
-"""What is kept of each example: a fixed-size record of the sequence of looks at it (its observations).
+"""What is kept of each example: a fixed-size record of the sequence of its observations.
 
 Records form a monoid. `append` adds one observation to the end, `join` puts one sequence behind another, and both give
 the same bits however a sequence was cut: sums are whole numbers (fixed point), and whatever looks at neighbours in time

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from paredown.errors import PareError, check_known
 from paredown.ids import check_ids, id_array
+from paredown.places import as_place
 from paredown.reading import damaged
 from paredown.recorder.batch_checks import ArrayBatch, name_examples, read_batch, read_count
 from paredown.recorder.coverage import Coverage
@@ -278,12 +279,12 @@ class Recorder:
             arrays["ids"] = ids if ids.dtype.kind != "T" else np.array(ids.tolist(), str)  # fixed width needs no pickle
         arrays |= {f"member_{member}": table for member, table in self._tables.items()}
         epochs = {str(member): list(epochs.items()) for member, epochs in self._epochs.items()}
-        write_recording(Path(path), {"settings": settings, "member": self.member, "epochs": epochs}, arrays)
+        write_recording(as_place(path), {"settings": settings, "member": self.member, "epochs": epochs}, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Recorder:
         """A recorder as `save` left it."""
-        header, arrays = read_recording(Path(path))
+        header, arrays = read_recording(as_place(path))
         with damaged(path, "recording", remedy="It is damaged; record again."):
             loaded = cls(**header["settings"], ids=arrays.get("ids"))
             loaded.member = header["member"]
@@ -298,7 +299,7 @@ class Recorder:
 
     def resume(self, path: str | Path) -> bool:
         """Go on from a saved recording, if there is one; one made with other settings is refused by their name."""
-        if not Path(path).exists():
+        if not as_place(path).exists():
             return False
         earlier = self.load(path)
         mine = self._settings() | {"member": self.member}

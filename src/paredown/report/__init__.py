@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
-from paredown.report.writing import ReportSummary as ReportSummary
-from paredown.report.writing import write_report as write_report
+from paredown.report.writing import ReportSummary, write_report
+
+__all__ = ["ReportSummary", "write_report"]

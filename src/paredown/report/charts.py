@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from paredown.markup import Markup, join, tag
 from paredown.report.page_parts import clipped
@@ -88,9 +89,9 @@ class Chart:
                 tag("line", tag("title", name), x1=_LEFT, x2=right, y1=place, y2=place, style=_stroke(INK, "2 4"))
             )
         parts += [part for curve in self._curves for part in curve.drawn(x, y)]
-        names = [(curve.name, curve.color) for curve in self._curves if curve.name]
-        names += [(name, INK) for _, name in self._lines]
-        key = tag("ul", *(_key(name, color) for name, color in names), class_="key")
+        names = [(curve.name, curve.color, curve.dashed) for curve in self._curves if curve.name]
+        names += [(name, INK, True) for _, name in self._lines]
+        key = tag("ul", *(_key(*entry) for entry in names), class_="key")
         picture = tag("svg", *parts, viewBox=f"0 0 {self.width:g} {self.height:g}", role="img", aria_label=self.title)
         return tag("figure", tag("h3", clipped(self.title, 100)), picture, key)
 
@@ -175,8 +176,14 @@ class _Scale:
         return [value for value in found if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)]
 
 
-def _key(name: str, color: str) -> Markup:
-    return tag("li", join(tag("i", style=f"background:{color}"), clipped(name, 60)))
+def curve_style(number: int) -> dict[str, Any]:
+    """Colour and dashes of a curve among many: eight colours, and then the same ones dashed."""
+    return {"color": PALETTE[number % len(PALETTE)], "dashed": number // len(PALETTE) % 2 == 1}
+
+
+def _key(name: str, color: str, dashed: bool) -> Markup:
+    fill = f"repeating-linear-gradient(90deg,{color} 0 3px,transparent 3px 5px)" if dashed else color
+    return tag("li", join(tag("i", style=f"background:{fill}"), clipped(name, 60)))
 
 
 def _stroke(color: str, dashes: str = "") -> str:

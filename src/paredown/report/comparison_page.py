@@ -15,7 +15,7 @@ from paredown.comparison.comparison_verdicts import two_digits
 from paredown.errors import PareError
 from paredown.ids import id_array
 from paredown.markup import Markup, tag
-from paredown.report.charts import PALETTE, SOFT, Chart
+from paredown.report.charts import SOFT, Chart, curve_style
 from paredown.report.exhibits import read_thumbnail
 from paredown.report.page import page
 from paredown.report.page_parts import card, clipped, heat_table, numbers, scroll, shade, warning_card
@@ -100,7 +100,7 @@ def _overlaps(found: MetricComparison) -> Markup:
             (fraction, 100 * float(overlap[a, b]), math.nan)
             for fraction, overlap in zip(found.keep_fractions, found.overlaps, strict=True)
         ]
-        chart.curve(f"{found.metrics[a]} and {found.metrics[b]}", points, PALETTE[number % len(PALETTE)])
+        chart.curve(f"{found.metrics[a]} and {found.metrics[b]}", points, **curve_style(number))
     hint = "Of what one metric keeps, the share that the other keeps too."
     if len(shown) < len(pairs):
         hint += f" The {_PAIRS // 2} most and {_PAIRS // 2} least alike of {len(pairs)} pairs."

@@ -72,10 +72,12 @@ def gather_exhibits(
         source: where the data are now, if they moved.
         texts: one for every row of the scores, or the name of the column of the source that holds them.
         trust_source: take the data although they changed since they were scored.
-        most: examples with content in the page, about.
+        most: examples with content in the page, about; 0 for none, and then no data are read.
         track: reports progress.
     """
     ranks = choose_ranks(rows, also, most)
+    if most == 0:
+        return Exhibits("none", ranks)
     if texts is not None and not isinstance(texts, str):
         given = np.asarray(texts)
         if len(given) != len(rows.keep):

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paredown.embeddings.encoders.known_encoders import ENCODERS
+from paredown.embeddings.encoders.known_encoders import is_encoder_name
+from paredown.metrics import OWN_FLAGS
+from paredown.metrics.k_sensitivity import KDependence, KSensitivity
 from paredown.text import quoted
 
-_UNRELIABLE = 0.6  # reliability below which half of the ranking is noise, or nearly
 _OF_THE_MACHINE = ("memory", "threads")  # options that decide no score
-_OWN_OPTIONS = ("k", "recipe", "members", "epochs", "pseudo_labels", "kernel")  # of the command line; others: --option
-_K_MATTERS = 0.8  # rank correlation with the scores at another k below which k matters
+_PIXELS_BEFORE = re.compile("whitened PCA")  # how versions without `encoder_name` described the encoder `pixels`
 
 
 def warnings_of(record: Mapping[str, Any]) -> list[str]:
     """Everything that whoever trusts the selection should know first."""
-    report = record.get("report", {})
     found = [str(text) for text in [*record.get("warnings", ()), *record.get("notes", ())]]
-    reliability = report.get("reliability")
-    if isinstance(reliability, float) and reliability < _UNRELIABLE:
-        found.append(
-            f"the scores are noisy: their reliability is {reliability:.2f} of 1, so another seed would rank many "
-            "examples differently. Train more networks, or use another metric."
-        )
-    correlations = report.get("k_sensitivity") or {}
-    if correlations:
-        k, lowest = min(correlations.items(), key=lambda item: item[1])
-        if lowest < _K_MATTERS:
-            found.append(
-                f"the scores depend on the number of clusters: their rank correlation with those at k = {k} is "
-                f"{lowest:.2f} (here k = {report.get('k')}). Try several k, or average an ensemble of encoders."
-            )
+    sensitivity = KSensitivity.of(record.get("report", {}))
+    if sensitivity is not None and sensitivity.dependence is not KDependence.HARDLY:
+        found.append(f"{sensitivity}.")
     skipped = record.get("skipped") or []
     if skipped:
         are = "example could not be read and is" if len(skipped) == 1 else "examples could not be read and are"
@@ -62,7 +51,7 @@ def commands_of(record: Mapping[str, Any], out: str) -> list[str]:
     source, recipe = record.get("source", {}), record.get("selection")
     if not source.get("location") or not recipe:
         return []
-    commands, encoder = [], _encoder_name(str(source.get("encoder") or ""))
+    commands, encoder = [], _encoder_name(source)
     options = f" --encoder {encoder}" if encoder else ""
     images = source.get("images", {}).get("location")
     if images:
@@ -92,14 +81,16 @@ def selection_options(recipe: Mapping[str, Any]) -> str:
 def _metric_option(name: str, value: Any) -> str:
     if value in (None, False) or name in _OF_THE_MACHINE:
         return ""
-    if name in _OWN_OPTIONS:
+    if name in OWN_FLAGS:
         return f" --{name.replace('_', '-')}" + ("" if value is True else f" {quoted(value)}")
     return f" --option {quoted(f'{name}={value}')}"
 
 
-def _encoder_name(description: str) -> str | None:
-    first = description.split(",")[0].strip()
-    return "pixels" if description.startswith("whitened PCA") else first if first in ENCODERS else None
+def _encoder_name(source: Mapping[str, Any]) -> str | None:
+    """The encoder as `--encoder` takes it; None for a function. Records of 0.1.0 have a description of it only."""
+    described = str(source.get("encoder") or "")
+    name = source.get("encoder_name") or (_PIXELS_BEFORE.match(described) and "pixels") or described.split(",")[0]
+    return name if is_encoder_name(name) else None
 
 
 def _short_path(location: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +13,11 @@ import pyarrow as pa
 from paredown import laws
 from paredown.errors import PareError
 from paredown.markup import Markup, join, tag
-from paredown.report.charts import INK, PALETTE, SOFT, Chart, Point
+from paredown.report.charts import INK, SOFT, Chart, Point, curve_style
 from paredown.report.page import page
 from paredown.report.page_parts import card, clipped, facts, heat_table, listed, numbers, shade
 from paredown.sweeps import advice, compare_with_random, read_sweep
-from paredown.sweeps.pruning_verdicts import Effect, name_way
+from paredown.sweeps.pruning_verdicts import Effect, group_by_way
 from paredown.sweeps.summary import ComparisonWithRandom, curves_by_way
 
 _FRONTIER = "#d7263d"
@@ -98,8 +97,8 @@ class SweepPage(NamedTuple):
             chart.curve("unpruned", whole, INK, line=False)
             if whole:
                 chart.level(whole[-1][1], f"error of all {whole[-1][0]:,.0f}")
-            for color, (fraction, points) in zip(cycle(PALETTE), sorted(curves.items()), strict=False):
-                chart.curve(f"keep {100 * fraction:g} %", [_percent(point) for point in points], color)
+            for number, (fraction, points) in enumerate(sorted(curves.items())):
+                chart.curve(f"keep {100 * fraction:g} %", [_percent(point) for point in points], **curve_style(number))
             charts.append(chart.svg())
         if not charts:
             return Markup("")
@@ -110,26 +109,21 @@ class SweepPage(NamedTuple):
         return card("Error against the number kept", tag("div", *charts, class_="panels"), hint=hint, anchor="errors")
 
     def _differences(self) -> Markup:
-        by_way: dict[str, list[ComparisonWithRandom]] = {}
-        for row in compare_with_random(self.table):
-            by_way.setdefault(name_way(vars(row)), []).append(row)
+        by_way = group_by_way(compare_with_random(self.table))
         if not by_way:
             return Markup("")
         hint = (
             "Test error of the pruned set minus that of a random set of the same size, in points, with its standard "
-            "error. Blue did better than random, orange worse; bold is significant (p at most 0.01 by Student's t)."
+            "error. Blue did better than random, orange worse; bold is significant (p at most 0.05 by Student's t, "
+            "corrected for the number of comparisons)."
         )
         tables = [join(tag("h3", clipped(way, 100)), _difference_table(rows)) for way, rows in by_way.items()]
         return card("Pruned minus random", *tables, hint=hint, anchor="differences")
 
     def _frontier(self) -> Markup:
-        rows = self._rows()
-        random = [row for row in rows if row["metric"] == "random"]
+        by_way = group_by_way(self._rows())
+        random = by_way.pop("random", [])
         charts, sentences = [], []
-        by_way: dict[str, list[dict[str, Any]]] = {}
-        for row in rows:
-            if row["metric"] != "random":
-                by_way.setdefault(name_way(row), []).append(row)
         for way, pruned in by_way.items():
             whole = [row for row in random if row["keep_fraction"] == 1]
             drawn = _frontier_chart(way, [*pruned, *whole], random)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from paredown.errors import PareError, argument
 from paredown.files import check_apart, check_output, file_digest, finished_request, locked, new_output
 from paredown.output_kinds import find_output
+from paredown.places import as_place, is_path, nothing_at
 from paredown.progress import Track, silent
 from paredown.projection import Method
 from paredown.records import digest
@@ -77,29 +78,29 @@ def write_report(
         metric: which column of a table holds the scores, if it has several.
         keep_fraction, strategy, balance: what the page of scores opens with; a manifest has its own.
         projection: how the map is laid out: `pacmap`, `pca`, `auto`, or None for no map.
-        exhibits: how many examples the page holds pictures or texts of, about.
+        exhibits: how many examples the page holds pictures or texts of, about; 0 for none.
         trust_source: take the data although they changed since they were scored.
         seed: decides the layout of the map.
         overwrite: replace an earlier report.
         track: reports progress.
     """
-    out = Path(out)
+    out = as_place(out)
     if out.suffix not in (".html", ".htm"):
         raise PareError(f"a report is an HTML file; name the output {out.with_suffix('.html').name}.")
     if exhibits < 0:
         raise PareError(f"{argument('exhibits')} must not be negative, got {exhibits}.")
-    read = [Path(given) for given in (of, source, embeddings) if isinstance(given, str | Path)]
+    read = [as_place(given) for given in (of, source, embeddings) if is_path(given)]
     check_apart(out, read, folder=False)
-    if isinstance(of, str | Path) and not Path(of).exists():
-        raise PareError(f"{of}: there is no such file or folder.")
+    if is_path(of) and not as_place(of).exists():
+        raise nothing_at(of)
     options = {"keep_fraction": keep_fraction, "strategy": strategy, "balance": balance, "metric": metric}
     request = _request(of, texts, options | {"map": projection, "exhibits": exhibits, "seed": seed, "read": read[1:]})
     with locked(out):
         if not overwrite and request is not None and finished_request(out) == request:
             return ReportSummary("manifest", out.stat().st_size, already=True)
         check_output(out, overwrite=overwrite, sources=read)
-        if isinstance(of, str | Path) and is_sweep(Path(of)):
-            return _write(SweepPage.of(Path(of)).html(), out, ReportSummary("sweep", 0), request, overwrite, read)
+        if is_path(of) and is_sweep(as_place(of)):
+            return _write(SweepPage.of(as_place(of)).html(), out, ReportSummary("sweep", 0), request, overwrite, read)
         rows, pruned, total = _selected(of, **options)
         recorded = rows.scores.provenance.get("source", {})
         data = [each.get("location") for each in (recorded, recorded.get("images", {}))]
@@ -124,7 +125,7 @@ def write_report(
             most=exhibits,
             track=track,
         )
-        named = of if isinstance(of, str | Path) else "manifest.parquet"
+        named = of if is_path(of) else "manifest.parquet"
         read_again = quoted(named) if pruned or metric is None else f"{quoted(named)} --metric {quoted(metric)}"
         content = PrunedPage(rows, pruned, total, _name_of(rows.scores, named), read_again, shown, examples)
         notes = tuple(dict.fromkeys(note for note in (examples.note, shown.note) if note))
@@ -142,9 +143,9 @@ def _write(
 
 def _request(of: Any, texts: Any, options: dict[str, Any]) -> str | None:
     """A hash of all that a page depends on; None where that is in memory. Scores know the data they were made from."""
-    if not isinstance(of, str | Path) or not (texts is None or isinstance(texts, str)):
+    if not is_path(of) or not (texts is None or isinstance(texts, str)):
         return None
-    read = sorted(Path(of).glob("runs/*.json")) if is_sweep(Path(of)) else score_files(of)
+    read = sorted(as_place(of).glob("runs/*.json")) if is_sweep(as_place(of)) else score_files(of)
     tables = [file_digest(file) for file in read if file.is_file()]
     options = {name: [str(item) for item in value] if name == "read" else value for name, value in options.items()}
     return digest({"paredown": __version__, "of": str(of), "tables": tables, "texts": texts, **options})
@@ -154,7 +155,7 @@ def _name_of(scores: Scores, path: str | Path) -> str:
     """What the data are called: their folder or file, or else the manifest's."""
     source = scores.provenance.get("source", {})
     location = source.get("images", source).get("location")
-    return Path(str(location)).name if location else Path(path).name
+    return as_place(str(location)).name if location else as_place(path).name
 
 
 def is_sweep(path: Path) -> bool:
@@ -168,7 +169,7 @@ def _selected(of: Any, *, metric: str | None, **selecting: Any) -> tuple[RankedR
     if isinstance(of, Selection):
         return RankedRows(of.scores, of.recipe, of.keep), True, of.n_examples
     keep, total = None, 0
-    if isinstance(of, str | Path):
+    if is_path(of):
         if not is_scores(of):
             raise PareError(
                 f"{of}: neither a manifest, nor a table of scores, nor a sweep; make one with `paredown prune`, "

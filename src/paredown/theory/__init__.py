@@ -5,29 +5,56 @@ Angles are in degrees, alphas in examples per weight, and `keep_fraction` is the
 
 from __future__ import annotations
 
-from paredown.theory.frontier_fits import FrontierFit as FrontierFit
-from paredown.theory.frontier_fits import fit_frontier as fit_frontier
-from paredown.theory.information import GibbsStudent as GibbsStudent
-from paredown.theory.information import entropy as entropy
-from paredown.theory.information import gibbs as gibbs
-from paredown.theory.information import information_gain as information_gain
-from paredown.theory.phase_diagram import Frontier as Frontier
-from paredown.theory.phase_diagram import FrontierRow as FrontierRow
-from paredown.theory.phase_diagram import PhaseDiagram as PhaseDiagram
-from paredown.theory.phase_diagram import classical_constant as classical_constant
-from paredown.theory.phase_diagram import large_alpha_error as large_alpha_error
-from paredown.theory.phase_diagram import pareto_frontier as pareto_frontier
-from paredown.theory.phase_diagram import phase_diagram as phase_diagram
-from paredown.theory.policy import BestKeep as BestKeep
-from paredown.theory.policy import Choice as Choice
-from paredown.theory.policy import DeltaOptimum as DeltaOptimum
-from paredown.theory.policy import OptimalWindow as OptimalWindow
-from paredown.theory.policy import best_keep_fraction as best_keep_fraction
-from paredown.theory.policy import better_strategy as better_strategy
-from paredown.theory.policy import gardner_margin as gardner_margin
-from paredown.theory.policy import minimum_keep_fraction as minimum_keep_fraction
-from paredown.theory.policy import optimal_delta as optimal_delta
-from paredown.theory.policy import optimal_window as optimal_window
-from paredown.theory.saddle import THEORY_STRATEGIES as THEORY_STRATEGIES
-from paredown.theory.saddle import Solution as Solution
-from paredown.theory.saddle import solve as solve
+from paredown.theory.frontier_fits import FrontierFit, fit_frontier
+from paredown.theory.information import GibbsStudent, entropy, gibbs, information_gain
+from paredown.theory.phase_diagram import (
+    Frontier,
+    FrontierRow,
+    PhaseDiagram,
+    classical_constant,
+    large_alpha_error,
+    pareto_frontier,
+    phase_diagram,
+)
+from paredown.theory.policy import (
+    BestKeep,
+    Choice,
+    DeltaOptimum,
+    OptimalWindow,
+    best_keep_fraction,
+    better_strategy,
+    gardner_margin,
+    minimum_keep_fraction,
+    optimal_delta,
+    optimal_window,
+)
+from paredown.theory.saddle import THEORY_STRATEGIES, Solution, solve
+
+__all__ = [
+    "THEORY_STRATEGIES",
+    "BestKeep",
+    "Choice",
+    "DeltaOptimum",
+    "Frontier",
+    "FrontierFit",
+    "FrontierRow",
+    "GibbsStudent",
+    "OptimalWindow",
+    "PhaseDiagram",
+    "Solution",
+    "best_keep_fraction",
+    "better_strategy",
+    "classical_constant",
+    "entropy",
+    "fit_frontier",
+    "gardner_margin",
+    "gibbs",
+    "information_gain",
+    "large_alpha_error",
+    "minimum_keep_fraction",
+    "optimal_delta",
+    "optimal_window",
+    "pareto_frontier",
+    "phase_diagram",
+    "solve",
+]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from paredown.errors import PareError, check_known
+from paredown.errors import PareError, argument, check_known
 from paredown.theory.gaussian import Array, folded_quantile, mass_between
 from paredown.theory.kept import FAR, FarDensity, KeptExamples, OffTeacher, OnTeacher
 from paredown.theory.margin import maximise_margin
@@ -139,10 +139,11 @@ def _window(window: Any, keep_fraction: ArrayLike | None) -> tuple[Array, Array,
         lower, upper = (np.asarray(edge, dtype=float) for edge in window)
         lower, upper = np.broadcast_arrays(lower, upper)
     except (TypeError, ValueError):
-        raise PareError(f"window must be a pair (a, b) with 0 <= a < b, got {window!r}.") from None
+        raise PareError(f"{argument('window')} must be a pair (a, b) with 0 <= a < b, got {window!r}.") from None
     bad = ~((lower >= 0) & (upper > lower) & np.isfinite(lower))
     if bad.any():
-        raise PareError(f"window must have 0 <= a < b, got ({lower[bad].flat[0]:g}, {upper[bad].flat[0]:g}).")
+        given = f"({lower[bad].flat[0]:g}, {upper[bad].flat[0]:g})"
+        raise PareError(f"{argument('window')} must have 0 <= a < b, got {given}.")
     mass = np.asarray(mass_between(lower, upper))
     if (mass < SMALLEST_FRACTION).any():
         raise PareError(f"the window holds a fraction {mass.min():g} of the examples; widen it or move it inwards.")
@@ -152,8 +153,8 @@ def _window(window: Any, keep_fraction: ArrayLike | None) -> tuple[Array, Array,
         if differs.any():
             f, held = np.broadcast_arrays(f, mass)
             raise PareError(
-                f"keep_fraction is {f[differs].flat[0]:g} but the window holds a fraction {held[differs].flat[0]:g} "
-                "of the examples; leave keep_fraction out, or choose a window that holds it."
+                f"{argument('keep_fraction')} is {f[differs].flat[0]:g} but the window holds a fraction "
+                f"{held[differs].flat[0]:g} of the examples; leave that out, or choose a window that holds it."
             )
     return lower, upper, mass
 

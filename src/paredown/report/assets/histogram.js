@@ -1,7 +1,7 @@
 // Histograms of scores, kept and dropped stacked. Scores stand hardest first, so a bin is a range of rows: the page
 // needs no scores to count them.
 
-const HEIGHT = 250, LEFT = 56, BOTTOM = 40, TOP = 8;
+const HEIGHT = 250, LEFT = 56, BOTTOM = 40, TOP = 8, TOP_WITH_TEXT = 22;
 
 /** Counts of all and of kept rows in every bin and class: one pass over the rows. Bins go from low scores to high ones. */
 function countBins(rows, keep, edges) {
@@ -31,15 +31,28 @@ function histogramOf({ bins, classes, all, kept }, code = null) {
   return found;
 }
 
-function drawHistogram(place, { kept, dropped }, values, { small = false, title }) {
+/** Whether one bin holds most of the rows, so that the others could not be seen beside it on a linear axis. */
+function needsLogarithm({ kept, dropped }) {
+  const counts = kept.map((number, bin) => number + dropped[bin]);
+  return 2 * Math.max(...counts) > sum(counts);
+}
+
+/** On a logarithmic axis a bar is as high as its count says, and its colours still share it as kept and dropped do. */
+function drawHistogram(place, { kept, dropped }, values, { small = false, title, logarithmic = false }) {
   const bins = kept.length, most = Math.max(1, ...kept.map((number, bin) => number + dropped[bin]));
   const [left, bottom] = small ? [4, 4] : [LEFT, BOTTOM];
   const [width, height] = small ? [220, 90] : [Math.max(300, place.clientWidth), HEIGHT];
+  const top = logarithmic ? TOP_WITH_TEXT : TOP;
   const x = (bin) => left + ((width - left - 8) * bin) / bins;
-  const y = (count) => height - bottom - ((height - bottom - TOP) * count) / most;
+  const part = logarithmic ? (count) => Math.log1p(count) / Math.log1p(most) : (count) => count / most;
+  const y = (count) => height - bottom - (height - bottom - top) * part(count);
   const picture = drawing("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
+  if (logarithmic) {
+    const about = small ? "logarithmic" : "examples (logarithmic axis; colours show the share of each bar)";
+    picture.append(drawing("text", { x: small ? left : 0, y: 12 }, about));
+  }
   if (!small) {
-    for (const count of niceSteps(most)) {
+    for (const count of logarithmic ? powersOfTen(most) : niceSteps(most)) {
       picture.append(
         drawing("line", { class: "grid", x1: left, x2: width - 8, y1: y(count), y2: y(count) }),
         drawing("text", { x: left - 6, y: y(count) + 4, "text-anchor": "end" }, grouped(count)),
@@ -56,9 +69,10 @@ function drawHistogram(place, { kept, dropped }, values, { small = false, title 
     const wide = Math.max(0.5, x(bin + 1) - x(bin) - (small ? 0.5 : 1));
     const low = between(values, bin / bins), high = between(values, (bin + 1) / bins);
     const about = `scores ${significant(low)} to ${significant(high)}: ${grouped(kept[bin])} kept, ${grouped(dropped[bin])} dropped`;
-    const bar = (kind, from, to) =>
-      drawing("rect", { class: kind, x: x(bin), width: wide, y: y(to), height: Math.max(0, y(from) - y(to)) });
-    const group = drawing("g", {}, bar("kept", 0, kept[bin]), bar("dropped", kept[bin], kept[bin] + dropped[bin]));
+    const count = kept[bin] + dropped[bin], floor = y(0), head = y(count);
+    const border = floor - ((floor - head) * kept[bin]) / Math.max(1, count);
+    const bar = (kind, from, to) => drawing("rect", { class: kind, x: x(bin), width: wide, y: to, height: from - to });
+    const group = drawing("g", {}, bar("kept", floor, border), bar("dropped", border, head));
     group.prepend(drawing("title", {}, about));
     picture.append(group);
   }
@@ -74,4 +88,8 @@ function niceSteps(most) {
   const rough = most / 4, power = 10 ** Math.floor(Math.log10(Math.max(1, rough)));
   const step = Math.max(1, power * [1, 2, 5, 10].find((factor) => factor * power >= rough));
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
+}
+
+function powersOfTen(most) {
+  return [0, ...Array.from({ length: Math.floor(Math.log10(most)) + 1 }, (_, power) => 10 ** power)];
 }

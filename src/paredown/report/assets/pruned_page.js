@@ -72,8 +72,9 @@ function redraw() {
   set("balance-after", balanceScore(keptOf).toFixed(3));
   set("lost-classes", grouped(keptOf.filter((kept, code) => kept === 0 && rows.counts[code] > 0).length));
   const counted = countBins(rows, keep, page.edges);
-  drawHistogram(document.getElementById("histogram"), histogramOf(counted), page.range, { title: "Histogram of the scores" });
-  showClasses(keptOf, counted);
+  const whole = histogramOf(counted), logarithmic = needsLogarithm(whole);
+  drawHistogram(document.getElementById("histogram"), whole, page.range, { title: "Histogram of the scores", logarithmic });
+  showClasses(keptOf, counted, logarithmic);
   gallery.show(keep, keptOf);
   gallery.showGroups(keep);
   if (map) map.draw(keep);
@@ -85,7 +86,7 @@ function redraw() {
   document.body.dataset.ready = "yes";
 }
 
-function showClasses(keptOf, counted) {
+function showClasses(keptOf, counted, logarithmic) {
   const floorShare = Number(floorInput?.value ?? 0) * Number(keepInput?.value ?? 0);
   for (const row of document.querySelectorAll("#classes tbody tr")) {
     const code = Number(row.dataset.code), kept = keptOf[code], count = rows.counts[code];
@@ -100,7 +101,7 @@ function showClasses(keptOf, counted) {
   for (const place of document.querySelectorAll("[data-histogram-of]")) {
     const code = Number(place.dataset.histogramOf);
     const title = `Histogram of the scores of ${shortened(rows.names[code])}`;
-    drawHistogram(place, histogramOf(counted, code), page.range, { small: true, title });
+    drawHistogram(place, histogramOf(counted, code), page.range, { small: true, title, logarithmic });
   }
 }
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.ids import hash_ids
+from paredown.score_table import ScoreTable
 from paredown.selection.strategies import distances
-from paredown.table_passes import ALL, Chosen, Rows
+from paredown.table_passes import Chosen, Rows
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class ByHash:
         hashes = hash_ids(ids, seed=self.seed)
         return ~hashes if self.reverse else hashes
 
+    def sample(self, table: ScoreTable) -> NDArray[np.uint64]:
+        """Words as some rows have them: evenly spread."""
+        return np.arange(2**12, dtype=np.uint64) << np.uint64(52)
+
 
 @dataclass(frozen=True)
 class ByScore:
@@ -51,11 +56,15 @@ class ByScore:
         """The order of equal ones. That of the easiest is that of the hardest reversed, and so is this."""
         return ByHash(self.seed, reverse=self.by == "easy")
 
-    def words(self, rows: Rows, chosen: Chosen = ALL) -> NDArray[Any]:
+    def words(self, rows: Rows, chosen: Chosen) -> NDArray[Any]:
         """The words of some rows of a block; made once for all that look at it."""
         if self not in rows.words:
             rows.words[self] = self.words_of(rows.scores)
         return rows.words[self][chosen]
+
+    def sample(self, table: ScoreTable) -> NDArray[Any]:
+        """The words of some rows."""
+        return self.words_of(table.sample())
 
     def words_of(self, scores: NDArray[np.floating]) -> NDArray[Any]:
         """The words of rows with these scores, never 0 or the highest; as wide as these, but 32 bits at least.

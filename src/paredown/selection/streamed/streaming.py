@@ -48,7 +48,7 @@ def select_streamed(
 ) -> Selection:
     """`select` from an opened table, in memory that does not grow with its rows.
 
-    Scores take two passes (`hard`, `easy`), three (`random`, `window`), four (`moderate`) or five (`stratified`),
+    Scores take two passes (`hard`, `easy`, `random`), three (`window`), four (`moderate`) or five (`stratified`),
     crowded or equal ones a few more. Ids are not checked for being unique, except where one would be kept and its twin
     would not.
 
@@ -65,7 +65,8 @@ def select_streamed(
     options = SelectionSettings(keep_fraction, strategy, floor, quota, drop_hardest, mix_random, seed).check()
     check_streams(table.path, len(table), options, grouped=codes.grouped_by is not None)
     scan = Scan(table, codes, limits or Limits(), track, engine)
-    survey = Survey(scan, ByScore("easy" if strategy == "easy" else "hard", seed))
+    hashed = ByHash(seed) if strategy == "random" else None
+    survey = Survey(scan, ByScore("easy" if strategy == "easy" else "hard", seed), hashed)
     places, short = options.places(survey.rows)
     notes = ([] if strategy == "random" else survey.notes()) + options.window_notes(len(table)) + short
     by_order = _find_cuts(survey, options, places)
@@ -101,7 +102,7 @@ def _find_cuts(survey: Survey, options: SelectionSettings, places: Places) -> Ke
     n = len(survey.scan.table)
     nothing, (_, n_dropped) = np.zeros_like(survey.rows), options.kept_and_dropped(n)
     if options.strategy == "random":
-        cut = Cut(ByHash(options.seed), survey.rows, places.floors, places.total)
+        cut = survey.cut(places.floors, places.total, order=ByHash(options.seed))
     elif options.strategy == "moderate":
         order = ByScore("distance", options.seed, survey.median())
         cut = Survey(survey.scan, order).cut(places.floors, places.total)

@@ -1,4 +1,4 @@
-"""The first pass over a table: how its scores lie, from which all cuts start, and what is wrong with them."""
+"""The first pass over a table: how its rows lie in an order, from which cuts start, and what is wrong with scores."""
 
 from __future__ import annotations
 
@@ -11,22 +11,30 @@ from numpy.typing import NDArray
 from paredown.score_warnings import Magnitudes, band_ranks, warnings_of_counts
 from paredown.selection.strategies import median_of
 from paredown.selection.streamed.cuts import Cut, find
-from paredown.selection.streamed.sort_keys import ByScore
-from paredown.table_passes import Rows, Scan
+from paredown.selection.streamed.sort_keys import ByHash, ByScore
+from paredown.table_passes import ALL, Rows, Scan
 
 _MOST_BINS = 1_024  # each holds some 0.1 % of the rows; more of them leave the processor's cache
 _PLACES = 18  # bits of a word that decide its bin, from the first on that differs
 
 
 class Survey:
-    """What the first pass tells: how many rows of every class are in which bins of words."""
+    """What the first pass tells: how many rows of every class are in which bins of words.
 
-    def __init__(self, scan: Scan, order: ByScore) -> None:
+    Args:
+        scan: makes the pass.
+        order: of the scores.
+        hashed: another order that cuts are wanted in.
+    """
+
+    def __init__(self, scan: Scan, order: ByScore, hashed: ByHash | None = None) -> None:
         self.scan, self.order = scan, order
-        self.bins = found = _Histogram(scan, order)
-        scan.look("counting scores", [found])
+        found = _Histogram(scan, order)
+        self.bins = {order: found} if hashed is None else {order: found, hashed: _Histogram(scan, hashed)}
+        scan.look("counting scores", list(self.bins.values()), ids=hashed is not None)
         classes = scan.codes.settle(found.counts[: scan.codes.number].sum(axis=1, dtype=np.int64))
-        found.counts = found.counts[classes]
+        for each in self.bins.values():
+            each.counts = each.counts[classes]
         self.rows = found.counts.sum(axis=1, dtype=np.int64)  # of each class
         ends = [self.scores_at(words[classes]) for words in (found.lowest, found.highest)]
         self.class_lowest, self.class_highest = reversed(ends) if order.by == "hard" else ends
@@ -38,10 +46,13 @@ class Survey:
         if scan.codes.grouped_by and order.by != "distance":
             self._medians = [self.cut(np.minimum(middle, self.rows), ties=False)]
 
-    def cut(self, floors: NDArray[np.int64], total: int | None = None, *, ties: bool = True) -> Cut:
+    def cut(
+        self, floors: NDArray[np.int64], total: int | None = None, *, order: ByHash | None = None, ties: bool = True
+    ) -> Cut:
         """The first rows of every class, and of all where `total` leaves places for more; still to be found."""
-        cut = Cut(self.order, self.rows, floors, total, ties=ties)
-        cut.narrow(self.bins.counts[cut.open], self.bins.ends)
+        cut = Cut(order or self.order, self.rows, floors, total, ties=ties)
+        bins = self.bins[cut.order]
+        cut.narrow(bins.counts[cut.open], bins.ends)
         return cut
 
     def find(self, *cuts: Cut) -> None:
@@ -71,7 +82,7 @@ class Survey:
     def notes(self) -> list[str]:
         """What is wrong with the scores themselves, in the words of `select`."""
         n, known = len(self.scan.table), self.scan.table.provenance.get("warnings", ())
-        found = warnings_of_counts(n, (self.lowest, self.highest), self.bins.magnitudes, self._band)
+        found = warnings_of_counts(n, (self.lowest, self.highest), self.bins[self.order].magnitudes, self._band)
         return [text for text in found if text not in known]
 
     def _band(self) -> tuple[float, float, float]:
@@ -92,9 +103,9 @@ class _Histogram:
     than there is room for, neighbouring bins are merged.
     """
 
-    def __init__(self, scan: Scan, order: ByScore) -> None:
+    def __init__(self, scan: Scan, order: ByScore | ByHash) -> None:
         self.order, self.codes, self.cells = order, scan.codes, scan.limits.cells
-        sample = order.words_of(scan.table.sample())
+        sample = order.sample(scan.table)
         self.low, self.high = sample.min(), sample.max()  # words outside are in the end bins
         self.shift = sample.dtype.type(max(0, int(self.high - self.low).bit_length() - _PLACES))
         bins = 2 ** (min(_MOST_BINS, max(2, self.cells // 16)).bit_length() - 1)
@@ -113,13 +124,13 @@ class _Histogram:
     def add(self, rows: Rows) -> None:
         rows.check_finite()
         self._make_room()
-        words = self.order.words(rows)
+        words = self.order.words(rows, ALL)
         cells = rows.codes * self.counts.shape[1]
         cells += self.bin_of.take(self._places(words))
         np.add.at(self.counts.reshape(-1), cells, self.counts.dtype.type(1))
         np.minimum.at(self.lowest, rows.codes, words)
         np.maximum.at(self.highest, rows.codes, words)
-        if self.order.by != "distance":
+        if isinstance(self.order, ByScore) and self.order.by != "distance":
             self.magnitudes.add(rows.scores)
 
     def merge(self, other: _Histogram) -> None:

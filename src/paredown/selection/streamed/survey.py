@@ -30,7 +30,9 @@ class Survey:
     def __init__(self, scan: Scan, order: ByScore, hashed: ByHash | None = None) -> None:
         self.scan, self.order = scan, order
         found = _Histogram(scan, order)
-        self.bins = {order: found} if hashed is None else {order: found, hashed: _Histogram(scan, hashed)}
+        self.bins: dict[ByScore | ByHash, _Histogram] = {order: found}
+        if hashed is not None:
+            self.bins[hashed] = _Histogram(scan, hashed)
         scan.look("counting scores", list(self.bins.values()), ids=hashed is not None)
         classes = scan.codes.settle(found.counts[: scan.codes.number].sum(axis=1, dtype=np.int64))
         for each in self.bins.values():

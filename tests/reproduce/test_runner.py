@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from importlib import import_module
 from pathlib import Path
 
@@ -27,6 +28,11 @@ def made(tmp_path_factory) -> Path:
     assert [result.name for result in results] == list(FIGURES)
     assert all(result.made for result in results)
     return out
+
+
+def test_one_process_makes_all_figures(request) -> None:
+    """Groups of tests are marks that xdist reads, and no error tells if it does not."""
+    assert "PYTEST_XDIST_WORKER" not in os.environ or request.node.nodeid.endswith("@figures")
 
 
 def read(out: Path, name: str) -> FigureTable:

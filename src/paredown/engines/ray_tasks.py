@@ -21,7 +21,7 @@ from paredown.version import __version__
 TRIES = 5  # again, of a task whose worker or node dies
 OOM_TRIES = 2  # again, of a task that the machine's memory does not suffice for
 _OOM_PAUSE = 1.0  # seconds before that, in which others may end
-_HEARD = 1.0  # seconds for the error of a task that is stopped to come
+_HEARD = 1.0  # seconds for the error of a task that failed to come
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LINES = 12  # of what a failed task printed
 
@@ -42,7 +42,10 @@ class _Started(NamedTuple):
 
 
 class Tasks:
-    """Tasks under way, by keys; those that are left when a block ends are cancelled.
+    """Tasks under way, by keys; those that are left when a block ends do so, too, or end with the connection.
+
+    They are few, and to cancel them may end this process: `ray.cancel` of a task whose value is on its way makes Ray
+    abort (ray-project/ray 54260).
 
     Args:
         ray: the package.
@@ -61,12 +64,9 @@ class Tasks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for ended in self._running:
-            with suppress(Exception):
-                self._ray.cancel(ended, force=True)
         left = list(self._running)
         with suppress(Exception):
-            for ended in self._ray.wait(left, num_returns=len(left), timeout=_HEARD)[0] if left else ():
+            for ended in self._ray.wait(left, num_returns=len(left), timeout=0)[0] if left else ():
                 try:
                     self._ray.get(ended)
                 except Exception:

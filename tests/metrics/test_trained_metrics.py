@@ -12,7 +12,9 @@ from paredown.metrics import METRICS, probe_training
 from paredown.metrics import subset_training as subsets
 from paredown.metrics import watched_training as watching
 from paredown.metrics.ddd import diverse_recipes, stratified_folds
+from paredown.metrics.disagreement import misclassified
 from paredown.metrics.probe_training import load_probes, member_seeds
+from paredown.metrics.simple_classifiers import SIMPLE_CLASSIFIERS, judge_folds
 from paredown.metrics.subset_estimates import estimate_memorization as memorization
 from paredown.scoring import score_all
 from paredown.scoring.costs import estimate_training, plan_trainings
@@ -195,6 +197,24 @@ def test_ddd_counts_networks_that_did_not_see_the_example(source, trainings) -> 
     np.testing.assert_allclose(np.mean(scores.provenance["report"]["accuracy"]), 1 - wrong.mean() / 4)
 
 
+def test_mixed_ddd_counts_other_families_too(source, trainings) -> None:
+    scores = pdn.score(source, metric="ddd", recipe=QUICK, members=5, folds=3, mixed=True, threads=1)
+    assert len(trainings) == 2
+    assert scores.provenance["report"]["members"][2:] == ["class_means", "discriminant", "neighbours"]
+    probes = load_probes(source, QUICK, seed=0, pseudo_labels=False, k=None)
+    examples, fold = probes.examples, stratified_folds(probes.examples.labels, 3)
+    wrong = np.zeros(150, int)
+    for call in trainings:
+        ensemble = train_ensemble(call["recipe"], examples, seeds=call["seeds"], masks=call["masks"])
+        wrong += ~ensemble.correct(examples)[fold, np.arange(150)]
+    for name in SIMPLE_CLASSIFIERS:
+        wrong += misclassified(judge_folds(name, examples.inputs, examples.labels, fold)[None], examples.labels)[0][0]
+    by_id = dict(zip(examples.ids.tolist(), wrong, strict=True))
+    np.testing.assert_array_equal(np.floor(scores.values), [by_id[name] for name in scores.ids.tolist()])
+    options = METRICS["ddd"].options | {"mixed": True, "members": 5}
+    assert len(METRICS["ddd"].trains(["ddd"], 1000, **options)) == 2
+
+
 def test_kinds_of_network_differ() -> None:
     kinds = diverse_recipes(find_recipe("mlp"), 10)
     assert kinds[0].network_options["hidden"] == (128, 128)
@@ -289,6 +309,7 @@ def test_options_of_shared_metrics() -> None:
         ({"metric": "memorization", "subset": 1.0}, r"on a subset between 0 and 1"),
         ({"metric": "memorization", "test": "x.npy"}, r"test is an option of the influence metrics"),
         ({"metric": "influence_max", "test": "x.npy"}, r"x.npy: there is no such file"),
+        ({"metric": "ddd", "mixed": True, "members": 3}, r"gives 3 of the members to classifiers of embeddings.*got 3"),
         ({"metric": "ddd", "folds": 1}, r"'ddd' needs at least 1 member, 2 folds and 1 epoch, got 10, 1 and None"),
         ({"metric": "el2n", "labels": [1] * 20}, r"training needs at least two classes, and all examples are of one"),
     ],

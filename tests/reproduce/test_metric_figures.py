@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -302,7 +304,8 @@ def scores(rng) -> dict[str, Scores]:
 
 def scored(name: str, setup: Setup, scores: dict[str, Scores], monkeypatch: pytest.MonkeyPatch) -> FigureTable:
     figure = import_module(f"paredown.reproduce.figures.{name}")
-    monkeypatch.setattr(benchmark, "score_benchmark", lambda _, **__: scores)
+    monkeypatch.setattr(benchmark, "score_benchmark", lambda *_: scores)
+    monkeypatch.setattr(benchmark, "mixed_scoring", lambda *_: None)
     return figure.measure(setup)
 
 
@@ -339,6 +342,43 @@ def test_fig5a_leaves_noise_out(setup, scores, monkeypatch) -> None:
     assert alike.verdict is ClaimVerdict.NOT_TESTABLE
 
 
+def test_fig5a_has_a_claim_of_its_own_on_ddd_of_several_families(setup, scores, monkeypatch) -> None:
+    scores[benchmark.MIXED] = replace(scores["ddd"], metric="ddd")
+    table = scored("fig5a", setup, scores, monkeypatch)
+    assert table.where(kind="correlation", metric="ddd", other=benchmark.MIXED).rows[0]["spearman"] == pytest.approx(1)
+
+    def with_mixed(value: float) -> list[bool | None]:
+        rows = [
+            row | {"spearman": (value if benchmark.MIXED in (row["metric"], row["other"]) else 0.9) + jitter(row)}
+            if row["kind"] == "part"
+            else row
+            for row in table.rows
+        ]
+        return verdicts("fig5a", FigureTable(rows))
+
+    jitter = lambda row: 0.01 * (row["seed"] % 3 - 1)
+    assert with_mixed(0.9) == [True, True, False]
+    assert with_mixed(0.4) == [True, False, False]  # and neither of the other claims is about it
+    claims = import_module("paredown.reproduce.figures.fig5a").judge(table)
+    assert [row["point"] for row in claims[1].numbers] == [
+        "EL2N (20 models) and DDD (mixed families)",
+        "memorization and DDD (mixed families)",
+    ]
+    assert claims[2].values["pairs"] == 42  # of ten metrics, without the trio's three
+
+
+def test_families_are_mixed_below_the_papers_size(tmp_path) -> None:
+    figure = import_module("paredown.reproduce.figures.fig5a")
+    cpu, paper = (
+        figure.plan(Setup(size, 0, tmp_path, {"main": benchmark.NEEDS["main"][size][:1]}, rehearsal=True))
+        for size in ("cpu", "paper")
+    )
+    mixed = [scoring for name, scoring in cpu.scorings.items() if name.startswith("mixed")]
+    assert [scoring.repeat for scoring in mixed] == [0, 1, 2, 3, 4, 5]
+    assert all(scoring.options["mixed"] and scoring.options["members"] == 6 for scoring in mixed)
+    assert not any(scoring.options.get("mixed") for scoring in paper.scorings.values())
+
+
 def test_balance_is_that_of_the_kept(setup, scores, monkeypatch) -> None:
     table = scored("fig_imbalance", setup, scores, monkeypatch)
     row = table.where(kind="metric", metric="ddd", strategy="easy", floor=0.5, pruned=0.7).rows[0]
@@ -348,8 +388,9 @@ def test_balance_is_that_of_the_kept(setup, scores, monkeypatch) -> None:
     assert row["b"] == pytest.approx(balance_score(labels.codes[kept.keep]))
     assert (table.where(kind="metric", floor=0.5)["smallest_share"] >= 0.5).all()
     assert (table.where(kind="metric", pruned=0.0)["b"] == 1).all()
-    bound = table.where(kind="data").rows[0]["lowest_with_floor"]
-    assert bound <= table.where(kind="metric", floor=0.5)["b"].min()
+    about = table.where(kind="data").rows[0]
+    assert about["b"] == 1
+    assert about["lowest_with_floor"] <= table.where(kind="metric", floor=0.5)["b"].min()
     assert verdicts("fig_imbalance", table)[0] is not True  # the first metric knows no classes
     known = [row for row in table.rows if row["kind"] != "part" or row["metric"] != COMPARED_METRICS[0]]
     parts = [row for row in known if row["kind"] == "part"]
@@ -367,6 +408,46 @@ def test_balance_is_that_of_the_kept(setup, scores, monkeypatch) -> None:
 
     assert verdicts("fig_imbalance", parts_with(-0.2, 0.6)) == [True, True]
     assert verdicts("fig_imbalance", parts_with(0.2, 0.1)) == [False, False]
+    # An arm is judged by its own rows.
+    other = [row | {"data": "other"} for row in parts_with(0.2, 0.1).rows]
+    both = FigureTable([*parts_with(-0.2, 0.6).rows, *other])
+    assert verdicts("fig_imbalance", both) == [True, True, False, False]
+
+
+def test_on_a_long_tail_balance_is_compared_with_that_of_random_subsets(setup, rng, monkeypatch) -> None:
+    """Scores that know the classes: the rare ones are hard, so that keeping the hard ones makes classes more equal."""
+    codes = np.repeat(np.arange(CLASSES), (300, 160, 90, 50))
+    labels = Labels.of(codes)
+    values = {"random": rng.random(600)} | {name: rng.random(600) + 0.08 * codes for name in COMPARED_METRICS}
+    tailed = {name: Scores(value, np.arange(600), name, labels) for name, value in values.items()}
+    table = scored("fig_imbalance", setup, tailed, monkeypatch)
+    about = table.where(kind="data").rows[0]
+    assert about["b"] == pytest.approx(balance_of_counts(np.array([300, 160, 90, 50])))
+    lowest = table.where(kind="metric", floor=0.5)["b"].min()
+    assert about["lowest_with_floor"] <= lowest
+    at = table.where(kind="metric", metric="ddd", pruned=0.8)
+    hard, easy = (at.where(strategy=end, floor=0.0).rows[0] for end in ("hard", "easy"))
+    chance = table.where(kind="random", pruned=0.8).rows[0]["b"]
+    assert hard["b"] - 0.2 > about["b"] > easy["b"] + 0.1
+    assert easy["smallest_share"] < 0.5 <= at.where(strategy="easy", floor=0.5).rows[0]["smallest_share"]
+    assert abs(chance - about["b"]) < 0.06
+    signs = {"hard": 1, "easy": -1}
+    steady = [
+        row
+        | {"less": 0.2 * signs[row["strategy"]] + 0.01 * (row["seed"] % 3), "b": 0.3 + 0.01 * (row["seed"] % 3)}
+        | ({"b": 0.6 + 0.02 * (row["seed"] % 3)} if row["floor"] else {})
+        for row in table.where(kind="part").rows
+    ]
+    rest = [row for row in table.rows if row["kind"] != "part"]
+    amplified, limited = import_module("paredown.reproduce.figures.fig_imbalance").judge(FigureTable(rest + steady))
+    assert amplified.verdict is ClaimVerdict.CONTRADICTED  # not from the hard end
+    assert limited.verdict is ClaimVerdict.HELD
+    acts = 0
+    for name, end in product(COMPARED_METRICS, ("hard", "easy")):
+        kept = select(tailed[name].values, keep_fraction=0.2, strategy=end, balance=0.0).keep
+        acts += bool((np.bincount(codes[kept], minlength=CLASSES) < 0.1 * labels.counts).any())
+    assert f"The floor acts in {acts} of 20 ways" in limited.evidence
+    assert 10 <= acts < 20
 
 
 def test_the_lowest_balance_of_two_and_three_classes() -> None:

@@ -20,7 +20,8 @@ from paredown.reproduce import ClaimVerdict, FigureTable
 from paredown.reproduce import extreme_images as extremes
 from paredown.reproduce.data_folders import Dataset
 from paredown.reproduce.figures import fig4a, fig4b, fig6a, fig6bc, fig_extremes, fig_ood, fig_shape_bias
-from paredown.reproduce.setup import Setup
+from paredown.reproduce.scaling import bound_points
+from paredown.reproduce.setup import Setup, SharedScoring
 from paredown.reproduce.stimuli import coarse_classes, hybrids, read_human_trials, read_stimuli
 from paredown.reproduce.trained_networks import errors_above_full, open_network, penultimate_features
 from paredown.scores import Labels
@@ -101,6 +102,16 @@ def fine_tuned(hard: float) -> FigureTable:
                     row = {"initial_size": size, "keep_fraction": fraction, "kept": kept, "seed": seed}
                     table.add("network", data="made up", strategy=strategy, **row, test_error=error)
     return table
+
+
+def test_where_the_initial_set_limits_fine_tuning_is_marked() -> None:
+    """Of the smallest size only a tenth was tried, and of 30,000 only three tenths of the largest set."""
+    scaling = fig4a.frontier_of(fine_tuned(hard=0.3))
+    frontier, bound = scaling.where(kind="frontier"), bound_points(scaling)
+    assert {100: 0.1, 30_000: 0.3}.items() <= dict(zip(*bound.columns("kept", "keep_fraction"), strict=True)).items()
+    at = frontier.where(kept=300).rows[0]
+    assert at["test_error"] == pytest.approx(0.3 * 3 * 300**-0.5, rel=0.02)
+    assert len(bound_points(fig4a.frontier_of(fine_tuned(hard=1.5)))) == 0  # random subsets are the frontier
 
 
 def test_fine_tuning_on_a_tenth_is_judged_by_the_whole() -> None:
@@ -314,6 +325,17 @@ def test_shape_bias_needs_enough_stimuli_to_tell() -> None:
 def test_spread_is_the_effective_number_of_clusters() -> None:
     assert fig6a.spread(np.array([5.0, 5, 5, 5, 0])) == pytest.approx(4)
     assert fig6a.spread(np.array([0.0, 3])) == pytest.approx(1)
+
+
+def test_classes_have_names_without_the_images(tmp_path) -> None:
+    """Of embeddings of CIFAR-10 alone the codes are known, and what they stand for."""
+    (tmp_path / "given" / "cifar10_features").mkdir(parents=True)
+    np.save(tmp_path / "labels.npy", np.array([3, 0, 9]))
+    needs = {"main": ("cifar10_features",), "images": ("digits",)}
+    setup = Setup("cpu", 0, tmp_path / "parts", needs, tmp_path / "given")
+    scoring = SharedScoring({"labels": str(tmp_path / "labels.npy")}, ("prototypes",))
+    names, codes = fig6a._classes(setup, scoring, np.array(["2", "0"]))
+    assert [names[code] for code in codes] == ["truck", "cat"]
 
 
 def test_heat_map_of_the_digits_is_a_distribution_in_every_row(tmp_path) -> None:

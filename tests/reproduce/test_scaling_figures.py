@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from paredown.reproduce.figures import (
     fig1d,
     fig_noise,
     fig_probe_strength,
+    fig_scaling_more,
     tab_duration,
     tab_ensembles,
 )
@@ -110,7 +112,7 @@ def test_every_figure_passes_its_rehearsal(size: str) -> None:
 # --- laws of made-up sweeps ----------------------------------------------------------------------------------------
 
 
-def made_up(pruned: Any, *, noise: float = 0.01, seeds: int = 4, label: str = "hard") -> pa.Table:
+def made_up(pruned: Any, *, noise: float = 0.01, seeds: int = 4, label: str = "hard", **way: Any) -> pa.Table:
     """A sweep whose random subsets have error 2 n^-0.4 and whose pruned ones `pruned(n, f)`."""
     rng = np.random.default_rng(0)
     rows = []
@@ -124,7 +126,7 @@ def made_up(pruned: Any, *, noise: float = 0.01, seeds: int = 4, label: str = "h
                 rows.append({**base, "metric": "random", "strategy": "random", "test_error": error})
                 if fraction < 1:
                     error = pruned(kept, fraction) * np.exp(noise * rng.standard_normal())
-                    rows.append({**base, "metric": "el2n", "strategy": label, "test_error": error})
+                    rows.append({**base, "metric": "el2n", "strategy": label, "test_error": error, **way})
     return pa.Table.from_pylist(rows)
 
 
@@ -143,6 +145,37 @@ def test_equal_exponents_and_a_lower_level_are_found() -> None:
     frontier = table.where(kind="frontier")
     assert set(frontier["keep_fraction"][frontier["kept"] <= 16_000]) <= {0.25, 0.5}
     assert not judge_frontier(table).held  # shifted power laws are not steeper
+
+
+def test_every_way_of_pruning_is_judged_by_its_own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only memorization helps, and falls exponentially; a table without it, as at `paper`, has one panel fewer."""
+    setup = Setup("cpu", 0, tmp_path, {"main": ("digits",)}, rehearsal=True)
+    planned = fig_scaling_more.plan(setup).sweeps["memorization"]
+    assert planned["probe"]["memorization"] == {"metric": "memorization", "members": 10}
+    assert planned["grid"]["initial_size"] == fig_scaling_more.plan(setup).sweeps["el2n"]["grid"]["initial_size"]
+    paper = Setup("paper", 0, tmp_path, {"main": ("imagenet",)}, rehearsal=True)
+    assert "memorization" not in fig_scaling_more.plan(paper).sweeps
+
+    def sweep(_: Setup, config: dict[str, Any]) -> SimpleNamespace:
+        (metric,) = config["grid"]["metric"]
+        helps = {"memorization": lambda n, f: (0.1 if f == 0.5 else 0.12) * np.exp(-n / 4000)}
+        ways = [
+            made_up(helps.get(metric, lambda n, f: 3 * n**-0.3), noise=0.005, metric=metric, balance=balance)
+            for balance in config["grid"]["balance"]
+        ]
+        return SimpleNamespace(table=pa.concat_tables(ways))
+
+    monkeypatch.setattr(Setup, "sweep", sweep)
+    table = fig_scaling_more.measure(setup)
+    claims = fig_scaling_more.judge(table)
+    levels, slopes = claims[:4], claims[4:]
+    assert ["memorization" in claim.claim for claim in levels] == [False, False, False, True]
+    assert [claim.verdict for claim in levels] == [CONTRADICTED] * 3 + [ClaimVerdict.HELD]
+    assert [claim.verdict for claim in slopes] == [NOT_TESTABLE] * 3 + [ClaimVerdict.HELD]
+    assert [claim.counted_in for claim in levels] == ["fig3", "", "", ""]
+    without = FigureTable(row for row in table.rows if row["metric"] != "memorization")
+    assert len(fig_scaling_more.judge(without)) == 6
+    fig_scaling_more.draw(without, tmp_path / "drawn.png")
 
 
 def test_pruning_that_hurts_is_not_on_the_frontier() -> None:

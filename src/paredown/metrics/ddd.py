@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.checkpoint import Arrays
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.metrics.base import Training, with_options_of
 from paredown.metrics.disagreement import misclassified
 from paredown.metrics.frozen_scores import FrozenScores
 from paredown.metrics.probe_training import Probes, check_probes, load_probes
 from paredown.metrics.reliability import reliability_facts
+from paredown.metrics.simple_classifiers import SIMPLE_CLASSIFIERS, judge_folds
 from paredown.sources import Source
 from paredown.training import Recipe, find_recipe
 from paredown.training.devices import torch_threads
@@ -28,7 +29,13 @@ _WIDTHS = (16, 8, 24, 12, 32, 20, 10, 28, 14, 40)
 
 @with_options_of(load_probes)
 def fit_ddd(
-    source: Source, *, members: int = DEFAULT_KINDS, folds: int = 5, epochs: int | None = None, **options: Any
+    source: Source,
+    *,
+    members: int = DEFAULT_KINDS,
+    folds: int = 5,
+    mixed: bool = False,
+    epochs: int | None = None,
+    **options: Any,
 ) -> FrozenScores:
     """Count the members of a diverse ensemble that misclassify each example.
 
@@ -37,27 +44,33 @@ def fit_ddd(
     so that the whole part is the count of the paper, and examples with equal counts are ordered by how wrong the
     members are on average. Meding et al. take networks of different makers and judge ImageNet's validation images;
     here the members are networks of different depth and width (`diverse_recipes`), and `folds` copies of each, trained
-    on all but one fold of the examples, judge the fold they did not see.
+    on all but one fold of the examples, judge the fold they did not see. Of perceptrons the second is linear. With
+    `mixed`, three of the members are of families that no gradient trains (`simple_classifiers`): class means, a linear
+    discriminant and nearest neighbours.
 
     The cost is that of members x folds trainings on (folds - 1) / folds of the examples.
 
     Args:
         members: number of kinds of network.
         folds: parts of the examples, each judged by networks that did not train on it.
+        mixed: let three of the members be no networks but class means, a discriminant and nearest neighbours.
         epochs: epochs of training; as the recipe says by default.
     """
-    check_ddd(("ddd",), source, members=members, folds=folds, epochs=epochs, **options)
+    check_ddd(("ddd",), source, members=members, folds=folds, mixed=mixed, epochs=epochs, **options)
     probes = load_probes(source, epochs=epochs, **options)
     fold = stratified_folds(probes.examples.labels, folds)
-    kinds = diverse_recipes(probes.recipe, members)
-    wrong, excess = np.empty((members, len(fold)), bool), np.empty((members, len(fold)))
+    simple = tuple(SIMPLE_CLASSIFIERS) if mixed else ()
+    kinds = diverse_recipes(probes.recipe, members - len(simple))
+    judged: list[Arrays] = []
     with torch_threads(probes.threads):
         for member, kind in enumerate(kinds):
-            done = probes.part(f"ddd-{member:04d}", partial(_judge, probes, kind, member, fold))
-            wrong[member], excess[member] = done["wrong"], done["excess"]
+            judged.append(probes.part(f"ddd-{member:04d}", partial(_judge, probes, kind, member, fold)))
+        for name in simple:
+            judged.append(probes.part(f"ddd-{name}", partial(_judge_simple, probes, name, fold)))
+    wrong, excess = (np.stack([done[key] for done in judged]) for key in ("wrong", "excess"))
     halves = [_count(wrong[half::2], excess[half::2]) for half in range(2)] if members > 1 else None
     facts: dict[str, Any] = {
-        "members": [_describe(kind) for kind in kinds],
+        "members": [*map(_describe, kinds), *simple],
         "folds": folds,
         "epochs": probes.epochs,
         "accuracy": [float(1 - row.mean()) for row in wrong],
@@ -73,6 +86,7 @@ def check_ddd(
     *,
     members: int,
     folds: int,
+    mixed: bool = False,
     epochs: int | None = None,
     **options: Any,
 ) -> None:
@@ -81,16 +95,30 @@ def check_ddd(
         raise PareError(
             f"metric 'ddd' needs at least 1 member, 2 folds and 1 epoch, got {members}, {folds} and {epochs}."
         )
-    check_probes(source, epochs=epochs, **options)
+    recipe = check_probes(source, epochs=epochs, **options)
     _check_folds(len(source), folds)
+    if mixed and (members <= len(SIMPLE_CLASSIFIERS) or recipe.inputs != "features"):
+        raise PareError(
+            f"{argument('mixed', True)} gives {len(SIMPLE_CLASSIFIERS)} of the members to classifiers of embeddings: "
+            f"it needs more members than that and a recipe for features, got {members} and recipe {recipe.name!r}, "
+            f"which trains on {recipe.inputs}."
+        )
 
 
 def ddd_trainings(
-    metrics: Sequence[str], n: int, *, recipe: str | Recipe, members: int, folds: int, epochs: int | None, **_: Any
+    metrics: Sequence[str],
+    n: int,
+    *,
+    recipe: str | Recipe,
+    members: int,
+    folds: int,
+    epochs: int | None,
+    mixed: bool = False,
+    **_: Any,
 ) -> list[Training]:
     """A training of each kind of network for each fold."""
     recipe = find_recipe(recipe)
-    kinds = diverse_recipes(recipe, members)
+    kinds = diverse_recipes(recipe, members - len(SIMPLE_CLASSIFIERS) * mixed)
     return [Training(tuple(metrics), kind, folds, epochs or recipe.epochs, n - n // folds) for kind in kinds]
 
 
@@ -142,6 +170,14 @@ def _judge(probes: Probes, kind: Recipe, member: int, fold: NDArray[np.int64]) -
         bad, by = misclassified(own[None], probes.examples.labels[rows])
         wrong[rows], excess[rows] = bad[0], by[0]
     return {"wrong": wrong, "excess": excess}
+
+
+def _judge_simple(probes: Probes, name: str, fold: NDArray[np.int64]) -> Arrays:
+    """The same of a classifier that is no network."""
+    embeddings = np.concatenate(list(probes.examples.batches([np.arange(len(fold))])))
+    said = judge_folds(name, embeddings, probes.examples.labels, fold)
+    wrong, excess = misclassified(said[None], probes.examples.labels)
+    return {"wrong": wrong[0], "excess": excess[0]}
 
 
 def _count(wrong: NDArray[np.bool_], excess: NDArray[np.float64]) -> NDArray[np.float64]:

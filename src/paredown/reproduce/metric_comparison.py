@@ -39,6 +39,8 @@ METRIC_TITLES = {
     "prototypes": "self-supervised prototypes",
 }
 COMPARED_METRICS = tuple(name for name in METRIC_TITLES if name != "random")
+MIXED = "ddd_mixed"  # DDD whose members are of several families; scored for `fig5a` alone
+TITLES = {**METRIC_TITLES, MIXED: "DDD (mixed families)"}
 PROTOTYPES = ("memorization", "supervised_prototypes", "prototypes")  # panel C; panel B has the others
 SUPERVISED = tuple(name for name in COMPARED_METRICS if name not in PROTOTYPES)
 PAPER_FRACTIONS = (0.9, 0.8, 0.7, 0.6)
@@ -101,6 +103,15 @@ def scorings(setup: Setup, whole: Dataset | None = None, repeat: int = 0) -> dic
     metrics = {"prototypes": ("random", "prototypes", "supervised_prototypes")}
     metrics |= {name: names for name, (names, _) in trained.items()}
     return {name: SharedScoring(data, metrics[name], options[name], repeat) for name in metrics}
+
+
+def mixed_scoring(setup: Setup, repeat: int = 0) -> SharedScoring | None:
+    """DDD of perceptrons, class means, a discriminant and nearest neighbours; of images, at `paper`, there is none."""
+    if setup.scale == "paper":
+        return None
+    alone = scorings(setup, None, repeat)["diverse ensemble"]
+    options = {**alone.options, "members": setup.choose(tiny=4, cpu=6, paper=0), "mixed": True}
+    return SharedScoring(alone.data, ("ddd",), options, repeat)
 
 
 def repeats(setup: Setup, whole: Dataset | None = None) -> list[int]:
@@ -173,12 +184,14 @@ def benchmark_sweep(
     }
 
 
-def plan_scores(setup: Setup) -> FigurePlan:
-    """Scores alone: nothing is trained on pruned sets."""
-    scored = {}
-    for repeat in repeats(setup):
-        scored |= {f"{name}, {repeat}": scoring for name, scoring in scorings(setup, None, repeat).items()}
-    return FigurePlan(scorings=scored, datasets=(training_set(setup),))
+def plan_scores(setup: Setup, datasets: Sequence[Dataset] = ()) -> FigurePlan:
+    """Scores alone, of the figure's data set if none is given: nothing is trained on pruned sets."""
+    wholes, scored = datasets or (setup.dataset(),), {}
+    for whole in wholes:
+        for repeat in repeats(setup, whole):
+            found = scorings(setup, whole, repeat)
+            scored |= {f"{name}, {whole.title}, {repeat}": scoring for name, scoring in found.items()}
+    return FigurePlan(scorings=scored, datasets=tuple(training_set(setup, whole) for whole in wholes))
 
 
 def plan_students(
@@ -257,12 +270,15 @@ class Part(NamedTuple):
     over: str  # what the parts stand for: "scorings", or "parts" of a single one
 
 
-def parts_of(setup: Setup) -> list[Part]:
+def parts_of(
+    setup: Setup, whole: Dataset | None = None, score: Callable[..., dict[str, Scores]] | None = None
+) -> list[Part]:
     """The examples in parts, each with the scores of a scoring of its own: luck in scoring and in examples counts.
 
-    Where there are fewer than three scorings, parts of the first.
+    Where there are fewer than three scorings, parts of the first. Scores are those of the benchmark, or what `score`
+    makes of the same arguments.
     """
-    scored = [score_benchmark(setup, repeat=repeat) for repeat in repeats(setup)]
+    scored = [(score or score_benchmark)(setup, whole, repeat) for repeat in repeats(setup, whole)]
     several = len(scored) >= 3
     order = np.random.default_rng(setup.seed).permutation(len(scored[0]["random"].values))
     drawn = np.array_split(order, len(scored) if several else PARTS)
@@ -285,7 +301,7 @@ def name_data(table: FigureTable) -> str:
 
 def name_metrics(names: Iterable[str]) -> str:
     """Metrics as the paper writes them, for a sentence."""
-    return ", ".join(METRIC_TITLES[name] for name in names) or "none"
+    return ", ".join(TITLES[name] for name in names) or "none"
 
 
 def top(setup: Setup) -> int:

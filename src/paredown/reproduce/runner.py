@@ -45,14 +45,18 @@ FIGURES: dict[str, Figure] = {
     "fig_policy": Figure("appendix", "the optimal pruning policy, from easy to hard"),
     "fig_compute_a": Figure("appendix", "test error against the time to train"),
     "fig_compute_b": Figure("appendix", "learning curves and compute at a fixed number of epochs, by keep_fraction"),
-    "fig_scaling_more": Figure("appendix", "scaling with a class balance floor and by self-supervised prototypes"),
+    "fig_scaling_more": Figure(
+        "appendix", "scaling with a class balance floor, by self-supervised prototypes and by memorization"
+    ),
     "fig_probe_strength": Figure("appendix", "a weak against a strong probe: 4 against 40 epochs"),
     "fig_frontier": Figure("appendix", "functional forms fitted to the Pareto frontier"),
     "fig_frontier_practice": Figure("appendix", "functional forms fitted to a measured Pareto frontier"),
     "fig_extremes": Figure("appendix", "easiest and hardest images of several classes by every metric"),
     "tab_k": Figure("appendix", "the number of clusters of self-supervised prototypes"),
     "tab_ensembles": Figure("appendix", "prototypes from one self-supervised encoder and from an ensemble of five"),
-    "fig_imbalance": Figure("appendix", "class balance against the fraction pruned, by metric"),
+    "fig_imbalance": Figure(
+        "appendix", "class balance against the fraction pruned, by metric, on equal and on long-tailed classes"
+    ),
     "fig_unbalanced": Figure("appendix", "test accuracy without class balancing, and what balancing adds"),
     "fig_histograms": Figure("appendix", "scores class by class, by metric"),
     "fig_fairness": Figure("appendix", "accuracy class by class after pruning, against the full set"),

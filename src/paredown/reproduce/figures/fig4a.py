@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from paredown.laws import no_worse_than
+from paredown.laws import no_worse_than, pareto_frontier
 from paredown.plots import RANDOM_COLOR, figure, fraction_color, plain_axis
 from paredown.reproduce.base import Claim, FigureTable
 from paredown.reproduce.data_folders import SMALL_FEATURES, SMALL_TAUGHT, Dataset, by_size
+from paredown.reproduce.drawing import draw_frontier, mark_limits
 from paredown.reproduce.judging import judge_points
-from paredown.reproduce.scaling import judge_steepness, merge_sizes
+from paredown.reproduce.scaling import bound_points, judge_steepness, merge_sizes
 from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.reproduce.trained_networks import errors_above_full
 from paredown.standard_errors import standard_error
@@ -96,8 +97,6 @@ def judge_arm(part: FigureTable, about: str) -> list[Claim]:
         f"{100 * errors_above_full(largest, 'random', f).mean():+.2f})"
         for f in sorted(f for f in part.values("keep_fraction") if f < 1)
     )
-    random = [row for row in part.rows if row["strategy"] in ("random", "full")]
-    pruned = [row for row in part.rows if row["strategy"] == "hard"]
     return [
         judge_points(
             f"{about}: fine-tuning on the hardest {MATCHED:.0%} matches or exceeds fine-tuning on everything.",
@@ -110,13 +109,15 @@ def judge_arm(part: FigureTable, about: str) -> list[Claim]:
         ),
         judge_steepness(
             f"{about}: pruning the data of fine-tuning beats the power law of random subsets.",
-            *_as_runs(pruned, random),
+            *_as_runs(part),
         ),
     ]
 
 
-def _as_runs(pruned: list[dict[str, Any]], random: list[dict[str, Any]]) -> tuple[Any, Any, Any, Any]:
+def _as_runs(part: FigureTable) -> tuple[Any, Any, Any, Any]:
     """Columns for `judge_steepness`; random subsets of one size and seed are averaged."""
+    random = [row for row in part.rows if row["strategy"] in ("random", "full")]
+    pruned = [row for row in part.rows if row["strategy"] == "hard"]
     kept = dict(
         zip((id(row) for row in (*pruned, *random)), merge_sizes([r["kept"] for r in (*pruned, *random)]), strict=True)
     )
@@ -129,6 +130,16 @@ def _as_runs(pruned: list[dict[str, Any]], random: list[dict[str, Any]]) -> tupl
     return size, fraction, error, seed
 
 
+def frontier_of(part: FigureTable) -> FigureTable:
+    """The runs of one data set and the frontier over fractions, as the figures on scaling have them."""
+    kept, fraction, error, seed = _as_runs(part)
+    found = pareto_frontier(kept, fraction, error, seed=seed)
+    table = FigureTable()
+    table.add("run", kept=kept, keep_fraction=fraction, test_error=error, seed=seed)
+    table.add("frontier", kept=found.kept_size, keep_fraction=found.keep_fraction, test_error=found.error)
+    return table
+
+
 def draw(table: FigureTable, path: Path) -> None:
     """A panel for each data set."""
     titles = table.values("data")
@@ -138,13 +149,20 @@ def draw(table: FigureTable, path: Path) -> None:
 
 
 def _draw_panel(axes: Any, table: FigureTable) -> None:
-    """Test error against examples kept: a curve for every fraction, random subsets in grey."""
+    """Test error against examples kept: a curve for every fraction, random subsets in grey, the frontier in red.
+
+    Rings are where the initial set limits the frontier: no smaller fraction was tried there.
+    """
     chance = [row for row in table.rows if row["strategy"] in ("random", "full")]
     axes.errorbar(*_means(chance), color=RANDOM_COLOR, marker="s", capsize=2, linewidth=2.5, label="random")
     for fraction in sorted(f for f in table.values("keep_fraction") if f < 1):
         rows = table.where(strategy="hard", keep_fraction=fraction).rows
         style = {"color": fraction_color(fraction), "marker": "o", "capsize": 2}
         axes.errorbar(*_means(rows), **style, label=f"hardest {fraction:.0%}")
+    scaling = frontier_of(table)
+    frontier = scaling.where(kind="frontier")
+    draw_frontier(axes, frontier["kept"], frontier["test_error"])
+    mark_limits(axes, bound_points(scaling))
     largest = max(table["initial_size"])
     everything = 100 * table.where(strategy="full", initial_size=largest)["test_error"].mean()
     axes.axhline(everything, color="black", linewidth=1, linestyle=":")

@@ -12,6 +12,7 @@ perceptron. Influence is noise from 120 models.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -25,20 +26,35 @@ from paredown.metrics.reliability import NOISY
 from paredown.plots import figure
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.data_folders import Dataset
 from paredown.reproduce.judging import CORRELATION, judge_points, seeds_of
-from paredown.reproduce.metric_comparison import METRIC_TITLES
-from paredown.reproduce.setup import Setup
+from paredown.reproduce.metric_comparison import MIXED, TITLES
+from paredown.reproduce.setup import FigurePlan, Setup
+from paredown.scores import Scores
 
-NEEDS, plan = benchmark.NEEDS, benchmark.plan_scores
+NEEDS = benchmark.NEEDS
 ALIKE = 0.7  # the paper's bound for "fairly similar"
 _TRIO = ("el2n_20", "ddd", "memorization")
 _ALIKE_CLAIM = f"EL2N, DDD and memorization are alike: rank correlations above {ALIKE}."
+_MIXED_CLAIM = f"They are also with models of other families in DDD: rank correlations above {ALIKE}."
 _STRONGER = 0.05  # of a correlation, beyond the paper's bound, that should be seen
+
+
+def plan(setup: Setup) -> FigurePlan:
+    """The scores of the benchmark, and DDD with members of several families."""
+    planned = benchmark.plan_scores(setup)
+    mixed = {f"mixed families, {repeat}": benchmark.mixed_scoring(setup, repeat) for repeat in benchmark.repeats(setup)}
+    return replace(planned, scorings={**planned.scorings, **{name: own for name, own in mixed.items() if own}})
+
+
+def _score(setup: Setup, whole: Dataset | None = None, repeat: int = 0) -> dict[str, Scores]:
+    scores, mixed = benchmark.score_benchmark(setup, whole, repeat), benchmark.mixed_scoring(setup, repeat)
+    return scores if mixed is None else {**scores, MIXED: setup.score(mixed)["ddd"]}
 
 
 def measure(setup: Setup) -> FigureTable:
     """Spearman's correlation of every pair, and the reliability of each metric's own scores."""
-    scores = benchmark.score_benchmark(setup)
+    scores = _score(setup)
     table = FigureTable()
     for name, scored in scores.items():
         report = scored.provenance.get("report", {})
@@ -48,7 +64,7 @@ def measure(setup: Setup) -> FigureTable:
     np.fill_diagonal(correlation, 1.0)  # also of constant scores, such as influence from few models
     for row, name in enumerate(scores):
         table.add("correlation", metric=name, other=list(scores), spearman=correlation[row])
-    for part in benchmark.parts_of(setup):
+    for part in benchmark.parts_of(setup, score=_score):
         own = rank_correlations([centred_ranks(s.values[part.rows]) for s in part.scores.values()], constant=0.0)
         for (first, name), (second, other) in combinations(enumerate(scores), 2):
             values = {"seed": part.number, "over": part.over, "spearman": own[first, second]}
@@ -62,33 +78,42 @@ def _matrix(table: FigureTable) -> tuple[list[str], NDArray[np.float64]]:
 
 
 def judge(table: FigureTable) -> list[Claim]:
-    """The three that the paper names, and the median of all other pairs, over scorings."""
+    """The three that the paper names, DDD of other families beside the other two, and the median of all other pairs."""
     names, matrix = _matrix(table)
     known, parts = table.where(kind="metric"), table.where(kind="part")
     noise = benchmark.noise_metrics(known)
     trio = list(combinations((name for name in names if name in _TRIO), 2))
-    others = [pair for pair in combinations(names, 2) if "random" not in pair and pair not in trio]
+    mixed = [(name, MIXED) for name in _TRIO if name != "ddd"] if MIXED in names else []
+    compared = [name for name in names if name not in ("random", MIXED)]
+    others = [pair for pair in combinations(compared, 2) if pair not in trio]
     steady = [pair for pair in others if not set(pair) & set(noise)]  # noise differs from everything, and says nothing
     alike = [(a, b) for a, b in steady if matrix[names.index(a), names.index(b)] > ALIKE]
-    values = {pair: seeds_of(parts, "spearman", metric=pair[0], other=pair[1]) for pair in (*trio, *steady)}
-    title = lambda pair: f"{METRIC_TITLES[pair[0]]} and {METRIC_TITLES[pair[1]]}"
+    values = {pair: seeds_of(parts, "spearman", metric=pair[0], other=pair[1]) for pair in (*trio, *mixed, *steady)}
+    title = lambda pair: f"{TITLES[pair[0]]} and {TITLES[pair[1]]}"
     about = f"{known.rows[0]['data']}, {known.rows[0]['examples']:,.0f} examples in parts, "
-    unreliable = sorted(set(_TRIO) & set(noise))
-    if unreliable:
-        first = Claim.not_testable(_ALIKE_CLAIM, f"Scores are noise: {benchmark.name_metrics(unreliable)}.")
-    else:
-        first = judge_points(
-            _ALIKE_CLAIM,
-            {title(pair): correlated_above(values[pair], ALIKE, points=len(trio)) for pair in trio},
+
+    def alike_by(claim: str, pairs: list[tuple[str, str]], note: str = "") -> Claim:
+        unreliable = sorted({name for pair in pairs for name in pair} & set(noise))
+        if unreliable:
+            return Claim.not_testable(claim, f"Scores are noise: {benchmark.name_metrics(unreliable)}.")
+        return judge_points(
+            claim,
+            {title(pair): correlated_above(values[pair], ALIKE, points=len(pairs)) for pair in pairs},
             rule="correlated above",
             over=benchmark.parts_over(parts),
             effect=_STRONGER,
             unit=CORRELATION,
             about=f"{about}rank correlation",
+            note=note,
         )
+
     middle = np.median([values[pair] for pair in steady], axis=0)
+    claims = [alike_by(_ALIKE_CLAIM, trio)]
+    if mixed:
+        both = matrix[names.index("ddd"), names.index(MIXED)]
+        claims.append(alike_by(_MIXED_CLAIM, mixed, f"The two kinds of DDD correlate by {both:.2f}."))
     return [
-        first,
+        *claims,
         judge_points(
             f"Apart from these there is much diversity: fewer than half of the other pairs correlate above {ALIKE}.",
             {"median pair": correlated_below(middle, ALIKE)},
@@ -127,7 +152,7 @@ def draw(table: FigureTable, path: Path) -> None:
             main.text(column, row, f"{value:.2f}".replace("-0.00", "0.00"), **style)
         reliability = {row["metric"]: row.get("reliability", np.nan) for row in table.where(kind="metric").rows}
         noise = {name for name, value in reliability.items() if value < NOISY}
-        titles = [METRIC_TITLES[names[leaf]] + ("*" if names[leaf] in noise else "") for leaf in order]
+        titles = [TITLES[names[leaf]] + ("*" if names[leaf] in noise else "") for leaf in order]
         main.set_xticks(range(len(order)), titles, rotation=-40, ha="left", rotation_mode="anchor")
         main.yaxis.tick_right()
         main.set_yticks(range(len(order)), titles)

@@ -103,7 +103,7 @@ def _classes(setup: Setup, scoring: SharedScoring, ids: NDArray) -> tuple[list[s
     codes = load_column(Path(scoring.data["labels"]))[ids.astype(np.int64)]
     if images.name in (main.name, main.name.removesuffix("_features")):
         return list(known.classes), codes
-    return [str(code) for code in range(main.classes)], codes
+    return [main.class_name(code) for code in range(main.classes)], codes
 
 
 def spread(counts: NDArray[np.float64]) -> float:

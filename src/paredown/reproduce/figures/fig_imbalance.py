@@ -24,13 +24,14 @@ from paredown.laws import above, better_than
 from paredown.plots import COLORS, RANDOM_COLOR, figure
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
+from paredown.reproduce.data_folders import SMALL_TAILED, Dataset
 from paredown.reproduce.judging import PLAIN, judge_points, seeds_of
 from paredown.reproduce.metric_comparison import COMPARED_METRICS, FLOOR, METRIC_TITLES
-from paredown.reproduce.setup import Setup
+from paredown.reproduce.setup import FigurePlan, Setup
 from paredown.scores import Labels, Scores
 from paredown.selection import balance_of_counts, select
 
-NEEDS, plan = benchmark.NEEDS, benchmark.plan_scores
+NEEDS = {**benchmark.NEEDS, "tail": SMALL_TAILED}
 PRUNED = tuple(round(0.1 * tenth, 1) for tenth in range(10))
 _DRAWS = 20  # random subsets behind the grey band
 _AT = 0.8  # pruned, where claims are judged
@@ -38,18 +39,27 @@ _SOLVABLE = 20  # classes
 _LESS = 0.1  # of b, that "amplifies class imbalance" and "limits it" are about
 
 
+def plan(setup: Setup) -> FigurePlan:
+    """Scores of a balanced set, and of one on a long tail: those of `fig_unbalanced`."""
+    return benchmark.plan_scores(setup, [setup.dataset(role) for role in setup.needs])
+
+
 def measure(setup: Setup) -> FigureTable:
     """The balance score b of what is kept by each metric from both ends, with and without the floor."""
-    scores = benchmark.score_benchmark(setup)
+    return benchmark.measure_each(setup, _measure_one)
+
+
+def _measure_one(setup: Setup, data: Dataset) -> FigureTable:
+    scores = benchmark.score_benchmark(setup, data)
     table = FigureTable()
     first = scores["random"]
     labels = first.labels
     assert isinstance(labels, Labels)
     bound = lowest_balance(len(labels.classes), FLOOR * float(labels.counts.min() / len(first)))
-    about = {"data": setup.dataset().title, "examples": len(first), "classes": len(labels.classes)}
-    table.add("data", **about, lowest_with_floor=bound)
+    about = {"data": data.title, "examples": len(first), "classes": len(labels.classes)}
+    table.add("data", **about, b=balance_of_counts(labels.counts), lowest_with_floor=bound)
     benchmark.add_reliability(table, scores)
-    _add_parts(table, setup, labels)
+    _add_parts(table, setup, data, labels)
     for pruned in PRUNED:
         options = {"keep_fraction": 1 - pruned, "strategy": "random", "balance": 0.0}
         subsets = [select(first, seed=setup.seed + draw, **options).keep for draw in range(_DRAWS)]
@@ -65,9 +75,9 @@ def measure(setup: Setup) -> FigureTable:
     return table
 
 
-def _add_parts(table: FigureTable, setup: Setup, labels: Labels) -> None:
+def _add_parts(table: FigureTable, setup: Setup, data: Dataset, labels: Labels) -> None:
     """In every part of the examples, how much less balanced metrics keep them than chance does, at `_AT` pruned."""
-    for part in benchmark.parts_of(setup):
+    for part in benchmark.parts_of(setup, data):
         own = Labels(labels.codes[part.rows], labels.classes)
 
         def b(name: str, strategy: str, floor: float, seed: int, own: Labels = own, part: Any = part) -> float:
@@ -114,6 +124,11 @@ def lowest_balance(classes: int, least: float) -> float:
 
 
 def judge(table: FigureTable) -> list[Claim]:
+    """Both claims for every data set."""
+    return [claim for data in table.values("data") for claim in judge_arm(table.where(data=data))]
+
+
+def judge_arm(table: FigureTable) -> list[Claim]:
     """Balance scores against random subsets, and with the floor against without, over scorings."""
     parts, names = table.where(kind="part"), benchmark.steady_metrics(table)
     ways = {
@@ -126,28 +141,35 @@ def judge(table: FigureTable) -> list[Claim]:
         floor: np.min([seeds_of(parts, "b", floor=floor, **way) for way in ways.values()], axis=0)
         for floor in (0.0, FLOOR)
     }
-    bound = table.where(kind="data").rows[0].get("lowest_with_floor", np.nan)
-    smallest = float(table.where(kind="metric", floor=FLOOR)["smallest_share"].min())
+    about = table.where(kind="data").rows[0]
+    bound = about.get("lowest_with_floor", np.nan)
+    pruned = table.where(kind="metric", pruned=_AT)
+    smallest = {
+        floor: [pruned.where(floor=floor, **way)["smallest_share"].min() for way in ways.values()]
+        for floor in (0.0, FLOOR)
+    }
+    acting = sum(share < FLOOR for share in smallest[0.0])
     return [
         judge_points(
-            "Pruning amplifies class imbalance for every metric but random, from both ends.",
+            f"{about['data']}: pruning amplifies class imbalance for every metric but random, from both ends.",
             {title: better_than(values, points=len(lost)) for title, values in lost.items()},
             rule="less than",
             over=benchmark.parts_over(parts),
             effect=_LESS,
             unit=PLAIN,
             about=f"balance score b with {_AT:.0%} pruned minus that of random subsets",
-            note=benchmark.left_out(table),
+            note=f"All examples have {about['b']:.2f}. {benchmark.left_out(table)}".strip(),
         ),
         judge_points(
-            f"A floor of {FLOOR:g} limits it.",
+            f"{about['data']}: a floor of {FLOOR:g} limits it.",
             {"lowest b": above(worst[FLOOR] - worst[0.0], 0.0)},
             rule="more than",
             over=benchmark.parts_over(parts),
             effect=_LESS,
             unit=PLAIN,
             about=f"lowest balance score of all ways with {_AT:.0%} pruned, with the floor minus without",
-            note=f"No class keeps less than {smallest:.2f} of an equal share"
+            note=f"The floor acts in {acting} of {len(ways)} ways, where a class would keep as little as "
+            f"{min(smallest[0.0]):.2f} of an equal share; with it none keeps less than {min(smallest[FLOOR]):.2f}"
             + (f", so that b cannot be below {bound:.2f}." if np.isfinite(bound) else "."),
         ),
     ]
@@ -155,29 +177,36 @@ def judge(table: FigureTable) -> list[Claim]:
 
 def draw(table: FigureTable, path: Path) -> None:
     """Balance over the fraction pruned, a panel for every metric; dashed lines with the floor."""
-    colors = {"hard": COLORS[4], "easy": COLORS[3]}
-    with figure(path, size=(11.4, 6.6), nrows=3, ncols=4, sharex=True, sharey=True) as (drawn, grid):
-        chance = table.where(kind="random")
-        bound = table.where(kind="data").rows[0].get("lowest_with_floor", np.nan)
-        for axes, metric in zip(grid.flat, ("random", *COMPARED_METRICS), strict=False):
-            band = 2 * chance["deviation"]
-            axes.fill_between(chance["pruned"], chance["b"] - band, chance["b"] + band, color=RANDOM_COLOR, alpha=0.3)
-            axes.plot(chance["pruned"], chance["b"], color=RANDOM_COLOR, linewidth=1.5, label="random, ± 2 std. dev.")
-            if np.isfinite(bound) and metric != "random":
-                axes.axhline(bound, color="#444444", linestyle=":", linewidth=1, label=f"lowest with floor {FLOOR:g}")
-            for strategy, color in colors.items() if metric != "random" else ():
-                for floor, line in ((0.0, "-"), (FLOOR, "--")):
-                    curve = table.where(kind="metric", metric=metric, strategy=strategy, floor=floor)
-                    pruned = {"hard": "easy", "easy": "hard"}[strategy]
-                    name = f"{pruned} pruned" + (f", floor {floor:g}" if floor else "")
-                    axes.plot(curve["pruned"], curve["b"], color=color, linestyle=line, linewidth=1.5, label=name)
-            axes.set_title(METRIC_TITLES[metric], loc="left", fontsize=9.5)
-            axes.set(ylim=(0, 1.03), xticks=(0, 0.3, 0.6, 0.9))
-        key = grid.flat[-1]
-        key.set_axis_off()
-        key.legend(*grid[0, 1].get_legend_handles_labels(), loc="center left", fontsize=9)
+    titles = table.values("data")
+    layout: dict[str, Any] = {"nrows": 3 * len(titles), "ncols": 4, "sharex": True, "sharey": True}
+    with figure(path, size=(11.4, 6.6 * len(titles)), **layout) as (drawn, grid):
+        for number, data in enumerate(titles):
+            _draw_arm(grid[3 * number : 3 * number + 3], table.where(data=data))
         drawn.supxlabel("fraction pruned", fontsize=10)
         drawn.supylabel("class balance score b", fontsize=10)
-        row = table.where(kind="data").rows[0]
-        about = f"Class balance after pruning {row['examples']:,.0f} examples of {row['classes']:.0f} classes"
-        drawn.suptitle(f"{about} ({row['data']})", x=0.02, ha="left", fontsize=11)
+        drawn.suptitle("Class balance after pruning", x=0.02, ha="left", fontsize=11)
+
+
+def _draw_arm(grid: Any, table: FigureTable) -> None:
+    """Three rows of panels, the last panel of which has the key."""
+    colors = {"hard": COLORS[4], "easy": COLORS[3]}
+    chance, about = table.where(kind="random"), table.where(kind="data").rows[0]
+    bound = about.get("lowest_with_floor", np.nan)
+    for axes, metric in zip(grid.flat, ("random", *COMPARED_METRICS), strict=False):
+        band = 2 * chance["deviation"]
+        axes.fill_between(chance["pruned"], chance["b"] - band, chance["b"] + band, color=RANDOM_COLOR, alpha=0.3)
+        axes.plot(chance["pruned"], chance["b"], color=RANDOM_COLOR, linewidth=1.5, label="random, ± 2 std. dev.")
+        if np.isfinite(bound) and metric != "random":
+            axes.axhline(bound, color="#444444", linestyle=":", linewidth=1, label=f"lowest with floor {FLOOR:g}")
+        for strategy, color in colors.items() if metric != "random" else ():
+            for floor, line in ((0.0, "-"), (FLOOR, "--")):
+                curve = table.where(kind="metric", metric=metric, strategy=strategy, floor=floor)
+                pruned = {"hard": "easy", "easy": "hard"}[strategy]
+                name = f"{pruned} pruned" + (f", floor {floor:g}" if floor else "")
+                axes.plot(curve["pruned"], curve["b"], color=color, linestyle=line, linewidth=1.5, label=name)
+        axes.set_title(METRIC_TITLES[metric], loc="left", fontsize=9.5)
+        axes.set(ylim=(0, 1.03), xticks=(0, 0.3, 0.6, 0.9))
+    key = grid.flat[-1]
+    key.set_axis_off()
+    title = f"{about['data']}:\n{about['examples']:,.0f} examples of {about['classes']:.0f} classes"
+    key.legend(*grid[0, 1].get_legend_handles_labels(), loc="center left", fontsize=9, title=title, title_fontsize=9.5)

@@ -295,14 +295,17 @@ def test_fig1d_judges_every_data_set_by_itself() -> None:
     table = FigureTable()
     for data, large, error in (("digits", -0.02, 0.04), ("photos", 0.03, 0.3)):
         for size, mean in ((100, 0.1), (1000, large)):
-            by_seed(table, mean, data=data, strategy="hard", keep_fraction=0.8, initial_size=size)
-            by_seed(table, 0.1, data=data, strategy="easy", keep_fraction=0.8, initial_size=size)
-            table.add("difference", data=data, initial_size=size, random_error=error if size == 1000 else 0.9)
+            point = {"data": data, "keep_fraction": 0.8, "initial_size": size}
+            by_seed(table, mean, **point, strategy="hard")
+            by_seed(table, 0.1, **point, strategy="easy")
+            random = error if size == 1000 else 0.9
+            table.add("difference", **point, strategy="hard", random_error=random, unpruned_error=random - 0.01)
     claims = fig1d.judge(table)
     assert [claim.claim.partition(":")[0] for claim in claims] == ["digits"] * 3 + ["photos"] * 3
     assert [claim.verdict for claim in claims] == [HELD, HELD, HELD, HELD, CONTRADICTED, HELD]
     effects = [claim.strength.effect for claim in claims if claim.strength is not None]
     np.testing.assert_allclose(effects, [0.05, 0.005, 0.05, 0.05, 0.015, 0.05])
+    assert "Everything has an error of 29.00%, random subsets 30.00% (keep_fraction 0.8)." in claims[4].evidence
 
 
 @pytest.mark.parametrize(("turn", "verdicts"), [(0.2, [HELD, HELD, CONTRADICTED]), (-0.2, [HELD, CONTRADICTED, HELD])])

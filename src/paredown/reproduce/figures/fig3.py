@@ -8,7 +8,8 @@ fractions lies below the curve of random subsets, and falls faster than any powe
 Expected: 6 minutes of two cores with MNIST and embeddings of CIFAR-10, after those of `fig1d` (`--size paper`: 408
 ResNet-18s each on SVHN and CIFAR-10, 102 ResNet-50s on ImageNet, and their probes). On MNIST exponents grow from 0.36
 (random) to 0.60 as less is kept, over sizes that include the crossing; the frontier lies below the random curve and
-falls faster by 0.13 in exponent, up to the size from which on the initial set limits it.
+falls faster by 0.13 in exponent, up to the size from which on the initial set limits it. With CIFAR-10, convnets on its
+pixels are added from the runs of `fig1d`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ Claims: training longer on the pruned set improves it slightly, and a factor of 
 
     paredown reproduce tab_duration
 
-Expected: 2 minutes of two cores with embeddings of CIFAR-10 (`--size paper`: 52 ResNet-50s on ImageNet). 0 trains the
-pruned set for as many epochs as the whole, 1 for as many iterations.
+Expected: 2 minutes of two cores with embeddings of CIFAR-10 (`--size paper`: 52 ResNet-50s on ImageNet), and about 2
+more for convnets on its pixels after those of `fig1d`; these are pruned by EL2N. 0 trains the pruned set for as many
+epochs as the whole, 1 for as many iterations.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from paredown.reproduce import FIGURES, Claim, FigureTable, Setup, rehearse_figu
 from paredown.reproduce.data_folders import find_dataset
 from paredown.reproduce.figures import (
     fig1d,
+    fig3,
     fig_noise,
     fig_probe_strength,
     fig_scaling_more,
@@ -27,6 +29,7 @@ from paredown.reproduce.figures import (
 )
 from paredown.reproduce.judging import judge_points
 from paredown.reproduce.rehearsal import network_cost, rehearse
+from paredown.reproduce.runner import _needs
 from paredown.reproduce.scaling import (
     add_laws,
     judge_exponential,
@@ -38,6 +41,8 @@ from paredown.reproduce.scaling import (
 )
 from paredown.reproduce.setup import FigurePlan
 from paredown.sources import open_source
+from paredown.sweeps import expand, read_settings
+from paredown.sweeps.settings import Settings
 from paredown.training import find_recipe
 
 # --- data ----------------------------------------------------------------------------------------------------------
@@ -318,6 +323,24 @@ def test_fig1d_judges_both_signs(small: float, large: float, verdicts: list[Clai
     assert [claim.verdict for claim in fig1d.judge(table)] == verdicts
 
 
+def test_fig1d_judges_every_data_set_by_itself() -> None:
+    """Where random subsets err on 30 %, a gain is about a twentieth of that, and not about half a point."""
+    table = FigureTable()
+    for data, large, error in (("digits", -0.02, 0.04), ("photos", 0.03, 0.3)):
+        for size, mean in ((100, 0.1), (1000, large)):
+            point = {"data": data, "keep_fraction": 0.8, "initial_size": size}
+            by_seed(table, mean, **point, strategy="hard")
+            by_seed(table, 0.1, **point, strategy="easy")
+            random = error if size == 1000 else 0.9
+            table.add("difference", **point, strategy="hard", random_error=random, unpruned_error=random - 0.01)
+    claims = fig1d.judge(table)
+    assert [claim.claim.partition(":")[0] for claim in claims] == ["digits"] * 3 + ["photos"] * 3
+    assert [claim.verdict for claim in claims] == [HELD, HELD, HELD, HELD, CONTRADICTED, HELD]
+    effects = [claim.strength.effect for claim in claims if claim.strength is not None]
+    np.testing.assert_allclose(effects, [0.05, 0.005, 0.05, 0.05, 0.015, 0.05])
+    assert "Everything has an error of 29.00%, random subsets 30.00% (keep_fraction 0.8)." in claims[4].evidence
+
+
 @pytest.mark.parametrize(("turn", "verdicts"), [(0.2, [HELD, HELD, CONTRADICTED]), (-0.2, [HELD, CONTRADICTED, HELD])])
 def test_a_probe_stops_paying_where_its_error_turns(turn: float, verdicts: list[ClaimVerdict]) -> None:
     table = FigureTable()
@@ -331,19 +354,65 @@ def test_a_probe_stops_paying_where_its_error_turns(turn: float, verdicts: list[
     assert [claim.verdict for claim in fig_probe_strength.judge(table)] == verdicts
 
 
+def duration_table(last: float, middle: float, *, metric: str = "prototypes", data: str = "made up") -> FigureTable:
+    table = FigureTable()
+    for number, (factor, gain) in enumerate(((0.0, 0.0), (0.4, middle), (1.0, last))):
+        where = {"data": data, "examples": metric, "matched_iterations": factor}
+        gains = gain + 0.0005 * number * SPREAD
+        table.add("accuracy", **where, accuracy=0.9 + gain)
+        table.add_seeds("seed", **where, columns={"accuracy": 0.9 + gains, "gain": gains})
+    return table
+
+
 def test_tab_duration_compares_with_equal_epochs() -> None:
     def of(last: float, middle: float) -> list[ClaimVerdict]:
-        table = FigureTable()
-        for number, (factor, gain) in enumerate(((0.0, 0.0), (0.4, middle), (1.0, last))):
-            where = {"examples": "prototypes", "matched_iterations": factor}
-            gains = gain + 0.0005 * number * SPREAD
-            table.add("accuracy", data="made up", **where, accuracy=0.9 + gain)
-            table.add_seeds("seed", **where, columns={"accuracy": 0.9 + gains, "gain": gains})
-        return [claim.verdict for claim in tab_duration.judge(table)]
+        return [claim.verdict for claim in tab_duration.judge(duration_table(last, middle))]
 
     assert of(0.01, 0.01) == [HELD, HELD]
     assert of(0.01, 0.004) == [HELD, CONTRADICTED]
     assert of(-0.01, -0.01) == [CONTRADICTED, HELD]
+
+
+def test_tab_duration_has_a_wider_margin_for_convnets() -> None:
+    """Six tenths of a point are too much for embeddings, and within a convnet's whole point."""
+    table = duration_table(0.01, 0.004, data="embeddings")
+    table.rows += duration_table(0.01, 0.004, metric="el2n", data="photos").rows
+    claims = tab_duration.judge(table)
+    assert [claim.claim.partition(":")[0] for claim in claims] == ["embeddings", "embeddings", "photos", "photos"]
+    assert [claim.verdict for claim in claims] == [HELD, CONTRADICTED, HELD, HELD]
+    (_, too_little) = tab_duration.judge(duration_table(0.03, 0.01, metric="el2n"))
+    assert too_little.verdict is CONTRADICTED
+
+
+# --- convnets from scratch -----------------------------------------------------------------------------------------
+
+WITH_CONVNETS = (fig1d, fig3, tab_duration)
+
+
+def needs_of(figure: Any, scale: str) -> dict[str, tuple[str, ...]]:
+    return _needs(figure.__name__.rpartition(".")[2], scale)
+
+
+def convnet_settings(figure: Any, setup: Setup) -> Settings:
+    return read_settings(figure.plan(replace(setup, needs=needs_of(figure, setup.scale))).sweeps["pixels"])
+
+
+@pytest.mark.parametrize("size", ["tiny", "cpu", "overnight"])
+def test_figures_share_the_runs_of_convnets(tmp_path: Path, size: str) -> None:
+    setup = Setup.at_size(size, 0, tmp_path, rehearsal=True)
+    first, second, third = (convnet_settings(figure, setup) for figure in WITH_CONVNETS)
+    assert first.identity() == second.identity() == third.identity()
+    runs = [set(expand(settings.grid)) for settings in (first, second, third)]
+    assert runs[1] < runs[0]
+    assert {run for run in runs[2] if run.matched_iterations == 1} < runs[0]
+    assert first.student.resolve().inputs == "images"
+
+
+def test_figures_do_without_convnets_where_there_is_no_cifar10(tmp_path: Path) -> None:
+    for figure in WITH_CONVNETS:
+        setup = Setup("cpu", 0, tmp_path, needs_of(figure, "cpu"))
+        assert "pixels" not in figure.plan(setup).sweeps
+        assert len(figure.plan(setup).sweeps) >= 1
 
 
 def test_tab_ensembles_wants_equivalence() -> None:

@@ -155,6 +155,7 @@ RECIPES: dict[str, Recipe] = {
         _MLP,
         _MLP.but(name="linear", network="linear", network_options={}, learning_rate=5e-3),
         _TINY_CNN,
+        _TINY_CNN.but(name="micro_cnn", image_size=16, epochs=6),
         _TINY_CNN.but(
             name="slim_resnet",
             network="slim_resnet",

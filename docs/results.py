@@ -1,12 +1,14 @@
-"""Bring a run of `paredown reproduce` into the docs: the generated parts of `results.md`, and its pictures.
+"""Bring a run of `paredown reproduce` into the docs: the generated parts of `results.md`, its numbers and its pictures.
 
 `make results RUN=FOLDER` runs it, on a run that is finished or not: figures that the run has not made are left out, and
-named. A test compares the numbers in the hand-written part of the page with the figures that it links to.
+named. In the hand-written part, `<!-- fig1d 2 0.25 -->-1.20 ± 0.12<!-- / -->` quotes the point 0.25 of the second claim
+of fig1d, and `<!-- fig1d 2 -->held<!-- / -->` its verdict; what is quoted of a figure that was not made stays as it is.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from paredown.reproduce.results_page import MadeFigure, count_verdicts, read_fig
 
 PAGE = "docs/results.md"
 IMAGES = ROOT / "docs" / "images"
+QUOTED = re.compile(r"<!-- (\w+) (\d+)(?: ([^>]+?))? -->(.*?)<!-- / -->")
 LARGEST = 200_000  # bytes of a picture
 _COLOURS = (256, 128, 64)  # tried one after the other; plots have few
 _SHRINK = 0.85  # where fewer colours are not enough
@@ -42,7 +45,34 @@ def _run(made: Mapping[str, MadeFigure]) -> str:
         f"All of it took {seconds:,.0f} CPU seconds, {seconds / 120:.0f} minutes on two cores."
     ]
     missing = [f"`{name}`" for name in FIGURES if name not in made]
-    return "\n\n".join([*lines, *([f"Not made in this run: {', '.join(missing)}."] if missing else [])])
+    if missing:
+        lines.append(f"Not made in this run: {', '.join(missing)}. What is said of them above is of an earlier run.")
+    return "\n\n".join(lines)
+
+
+def with_quotes(text: str, made: Mapping[str, MadeFigure]) -> str:
+    """A text in which the numbers quoted from figures are those of a run."""
+
+    def quoted(found: re.Match[str]) -> str:
+        figure, claim, point, old = found.groups()
+        new = quote(made[figure], int(claim), point) if figure in made else old
+        return found[0].replace(f"-->{old}<!--", f"-->{new}<!--")
+
+    return QUOTED.sub(quoted, text)
+
+
+def quote(figure: MadeFigure, claim: int, point: str | None) -> str:
+    """A number with its standard error, or the verdict where no point is named."""
+    if not 0 < claim <= len(figure.claims):
+        raise SystemExit(f"{PAGE} quotes claim {claim} of {figure.name}, which has {len(figure.claims)}")
+    judged = figure.claims[claim - 1]
+    if point is None:
+        return judged.told
+    for row in judged.numbers:
+        if row["point"] == point:
+            return f"{row['value']} ± {row['standard error']}"
+    points = ", ".join(row["point"] for row in judged.numbers)
+    raise SystemExit(f"{PAGE} quotes {figure.name} {claim} {point}; the points of that claim are: {points}")
 
 
 def copy_picture(source: Path, target: Path) -> int:
@@ -71,7 +101,7 @@ def main(run: Path) -> None:
     made = read_figures(run, FIGURES)
     if not made:
         raise SystemExit(f"{run}: there are no figures in this folder")
-    (ROOT / PAGE).write_text(filled(PAGE, parts(made)), encoding="utf-8")
+    (ROOT / PAGE).write_text(with_quotes(filled(PAGE, parts(made)), made), encoding="utf-8")
     total = sum(copy_picture(run / f"{name}.png", IMAGES / f"{name}.png") for name in made)
     print(f"{len(made)} of {len(FIGURES)} figures, {total:,} bytes of pictures")
     for picture in unshown():

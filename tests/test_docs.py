@@ -115,7 +115,7 @@ RUN = {
         replace(
             Claim("A|B is steep.", ClaimVerdict.CANNOT_TELL, "+1.20 points."),
             rule="better than, below 0 points",
-            numbers=({"point": "a|b", "value": "+1.20", "seeds": "4"},),
+            numbers=({"point": "a|b", "value": "+1.20", "standard error": "0.30", "seeds": "4"},),
             unit="points",
             strength=STRENGTH,
         ),
@@ -135,7 +135,7 @@ paredown 1.2, size `cpu`, seed 0: 3 figures and tables. 4 claims: 2 held, 1 cont
 1 cannot tell, 0 not testable here; 1 more is on runs of another figure and counted there. \
 All of it took 1,800 CPU seconds, 15 minutes on two cores.
 
-Not made in this run: MISSING.""",
+Not made in this run: MISSING. What is said of them above is of an earlier run.""",
     "claims": r"""| figure | data | claim | verdict |
 |---|---|---|---|
 | [fig1a](#fig1a) | theory and simulation | A law holds. | held |
@@ -173,9 +173,9 @@ Fig. 3: {FIGURES["fig3"].shows}.
 
 **Cannot tell**: A|B is steep. +1.20 points.
 
-| point | value, points | seeds |
-|---|---|---|
-| a\\|b | +1.20 | 4 |
+| point | value, points | standard error | seeds |
+|---|---|---|---|
+| a\\|b | +1.20 | 0.30 | 4 |
 
 Rule: better than, below 0 points. 4 seeds find 1.25 points with a power of 0.8; at 2 points the power is 0.97; \
 false alarms 3.1 %.
@@ -221,7 +221,8 @@ def test_results_come_from_a_run(monkeypatch, tmp_path) -> None:
         (docs / "images" / f"{name}.png").touch()
     (tmp_path / "README.md").write_text("![still shown](docs/images/fig4a.png)\n")
     markers = "".join(f"<!-- {name}:begin -->\nold\n<!-- {name}:end -->\n" for name in GENERATED)
-    (docs / "results.md").write_text(f"By hand.\n{markers}")
+    quotes = "<!-- fig3 1 a|b -->{}<!-- / --> points, <!-- fig1a 2 -->{}<!-- / -->, <!-- fig2 1 0.5 -->{}<!-- / -->\n"
+    (docs / "results.md").write_text(quotes.format("+9.99 ± 0.99", "", "+3.00 ± 0.25") + markers)
     monkeypatch.setattr(tables, "ROOT", tmp_path)
     monkeypatch.setattr(results, "ROOT", tmp_path)
     monkeypatch.setattr(results, "IMAGES", docs / "images")
@@ -229,7 +230,8 @@ def test_results_come_from_a_run(monkeypatch, tmp_path) -> None:
     results.main(run)
     missing = ", ".join(f"`{name}`" for name in FIGURES if name not in RUN)
     expected = "".join(f"<!-- {name}:begin -->\n{text}\n<!-- {name}:end -->\n" for name, text in GENERATED.items())
-    assert (docs / "results.md").read_text() == f"By hand.\n{expected}".replace("MISSING", missing)
+    expected = quotes.format("+1.20 ± 0.30", "held, in the limit", "+3.00 ± 0.25") + expected
+    assert (docs / "results.md").read_text() == expected.replace("MISSING", missing)
     pictures = {file.name: file for file in (docs / "images").iterdir()}
     assert sorted(pictures) == ["demo.png", "fig1a.png", "fig3.png", "fig4a.png", "fig_noise.png"]
     with Image.open(pictures["fig1a.png"]) as plain, Image.open(pictures["fig3.png"]) as large:
@@ -238,6 +240,11 @@ def test_results_come_from_a_run(monkeypatch, tmp_path) -> None:
         assert large.size[0] / large.size[1] == pytest.approx(1.5, abs=0.01)
     assert pictures["fig3.png"].stat().st_size <= 200_000
 
+    made = results.read_figures(run, FIGURES)
+    with pytest.raises(SystemExit, match=r"quotes fig3 1 0.5; the points of that claim are: a\|b"):
+        results.with_quotes("<!-- fig3 1 0.5 -->x<!-- / -->", made)
+    with pytest.raises(SystemExit, match="quotes claim 3 of fig3, which has 2"):
+        results.with_quotes("<!-- fig3 3 -->x<!-- / -->", made)
     other = {"figure": "fig2", "claims": [], "settings": {"size": "paper", "seed": 0, "version": "1.2"}}
     (run / "fig2.json").write_bytes(sealed_bytes({**other, "cpu_seconds": 1.0}))
     with pytest.raises(SystemExit, match="must be of one run"):
@@ -253,6 +260,20 @@ def test_every_picture_is_shown_and_every_figure_has_its_section() -> None:
     made = re.findall(r"^## ((?:fig|tab)\w+)$", results.read_text(), re.M)
     assert made == [name for name in FIGURES if name in made]
     assert set(pictures_in(results)) == {f"images/{name}.png" for name in made}
+
+
+def test_numbers_of_the_results_are_quoted_from_their_figures(monkeypatch) -> None:
+    script("tables", monkeypatch)
+    quoted = script("results", monkeypatch).QUOTED
+    page = (ROOT / "docs" / "results.md").read_text()
+    by_hand, _, generated = page.partition("<!-- run:begin -->")
+    assert "±" not in quoted.sub("", by_hand).partition("± is one standard error")[2]
+    sections = dict(re.findall(r"^## (\w+)$(.*?)(?=^## |\Z)", generated, re.M | re.S))
+    for figure, _, point, text in quoted.findall(by_hand):
+        if point and figure in sections:
+            assert f"| {point} | {text.replace(' ± ', ' | ')} |" in sections[figure], f"{figure} {point}: make results"
+    for anchor in re.findall(r"\]\(#(\w+)\)", by_hand):
+        assert anchor in sections or anchor in page.partition("Not made in this run: ")[2].partition("\n")[0], anchor
 
 
 def pictures_in(page: Path) -> list[str]:

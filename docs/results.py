@@ -8,6 +8,7 @@ of fig1d, and `<!-- fig1d 2 -->held<!-- / -->` its verdict; what is quoted of a 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from tables import ROOT, filled
 
 from paredown.files import write_whole
 from paredown.reproduce import FIGURES
+from paredown.reproduce.judging import PERCENT
 from paredown.reproduce.results_page import MadeFigure, count_verdicts, read_figures, section, table_of_claims
 
 PAGE = "docs/results.md"
@@ -44,7 +46,7 @@ def _run(made: Mapping[str, MadeFigure]) -> str:
         f"paredown {version}, size `{size}`, seed {seed}: {count_verdicts(made)} "
         f"All of it took {seconds:,.0f} CPU seconds, {seconds / 120:.0f} minutes on two cores."
     ]
-    missing = [f"`{name}`" for name in FIGURES if name not in made]
+    missing = [f'<a id="{name}"></a>{name}' for name in FIGURES if name not in made]  # where links to them lead
     if missing:
         lines.append(f"Not made in this run: {', '.join(missing)}. What is said of them above is of an earlier run.")
     return "\n\n".join(lines)
@@ -70,9 +72,17 @@ def quote(figure: MadeFigure, claim: int, point: str | None) -> str:
         return judged.told
     for row in judged.numbers:
         if row["point"] == point:
-            return f"{row['value']} ± {row['standard error']}"
+            return told(row["value"], row["standard error"], judged.unit)
     points = ", ".join(row["point"] for row in judged.numbers)
     raise SystemExit(f"{PAGE} quotes {figure.name} {claim} {point}; the points of that claim are: {points}")
+
+
+def told(value: str, stderr: str, unit: str) -> str:
+    """A number with its standard error; the log of a ratio of errors becomes a difference in per cent."""
+    if unit != PERCENT.name:
+        return f"{value} ± {stderr}"
+    ratio = math.exp(float(value) / 100)
+    return f"{100 * (ratio - 1):+.1f} ± {ratio * float(stderr):.1f}"
 
 
 def copy_picture(source: Path, target: Path) -> int:

@@ -228,7 +228,7 @@ def test_results_come_from_a_run(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(results, "IMAGES", docs / "images")
 
     results.main(run)
-    missing = ", ".join(f"`{name}`" for name in FIGURES if name not in RUN)
+    missing = ", ".join(f'<a id="{name}"></a>{name}' for name in FIGURES if name not in RUN)
     expected = "".join(f"<!-- {name}:begin -->\n{text}\n<!-- {name}:end -->\n" for name, text in GENERATED.items())
     expected = quotes.format("+1.20 ± 0.30", "held, in the limit", "+3.00 ± 0.25") + expected
     assert (docs / "results.md").read_text() == expected.replace("MISSING", missing)
@@ -264,16 +264,22 @@ def test_every_picture_is_shown_and_every_figure_has_its_section() -> None:
 
 def test_numbers_of_the_results_are_quoted_from_their_figures(monkeypatch) -> None:
     script("tables", monkeypatch)
-    quoted = script("results", monkeypatch).QUOTED
+    results = script("results", monkeypatch)
+    assert results.told("-1.20", "0.30", "points") == "-1.20 ± 0.30"
+    assert results.told("-69.3", "2.0", "%") == "-50.0 ± 1.0"  # half the error
     page = (ROOT / "docs" / "results.md").read_text()
     by_hand, _, generated = page.partition("<!-- run:begin -->")
-    assert "±" not in quoted.sub("", by_hand).partition("± is one standard error")[2]
+    assert "±" not in results.QUOTED.sub("", by_hand).partition("± is one standard error")[2]
     sections = dict(re.findall(r"^## (\w+)$(.*?)(?=^## |\Z)", generated, re.M | re.S))
-    for figure, _, point, text in quoted.findall(by_hand):
+    for figure, claim, point, text in results.QUOTED.findall(by_hand):
         if point and figure in sections:
-            assert f"| {point} | {text.replace(' ± ', ' | ')} |" in sections[figure], f"{figure} {point}: make results"
-    for anchor in re.findall(r"\]\(#(\w+)\)", by_hand):
-        assert anchor in sections or anchor in page.partition("Not made in this run: ")[2].partition("\n")[0], anchor
+            rows = re.findall(rf"^\| {re.escape(point)} \| (\S+) \| (\S*) \|", sections[figure], re.M)
+            known = {results.told(*row, unit) for row in rows for unit in ("", "%")}
+            assert text in known, f"{figure} {claim} {point}: make results"
+    anchors = {*sections, *re.findall(r'<a id="(\w+)">', generated)}
+    assert set(re.findall(r"\]\(#(\w+)\)", page)) <= anchors
+    others = "".join(other.read_text() for other in (ROOT / "docs").glob("*.md"))
+    assert set(re.findall(r"\(results\.md#(\w+)\)", others)) <= anchors
 
 
 def pictures_in(page: Path) -> list[str]:

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
-.PHONY: demo test check tables mutants bench fuzz format clean
+.PHONY: demo test check tables results mutants bench fuzz format clean
 
 demo: .venv/.demo
 	$(BIN)/paredown demo
@@ -36,6 +36,11 @@ format: .venv/.dev
 # The tables in README and docs that come from the registries.
 tables: .venv/.dev
 	$(BIN)/python docs/tables.py
+
+# The verdicts, numbers and pictures in docs/results.md, from the folder of a run of `paredown reproduce`.
+RUN ?= reproduced
+results: .venv/.dev
+	$(BIN)/python docs/results.py $(RUN)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from paredown.embeddings.encoders import ENCODERS
@@ -112,13 +112,18 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
 
 def with_tables(page: str) -> str:
     """The text of a page with its tables made anew."""
+    return filled(page, {name: make() for name, make in TABLES[page].items()})
+
+
+def filled(page: str, parts: Mapping[str, str]) -> str:
+    """The text of a page with other text between the markers of some parts."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    for name, make in TABLES[page].items():
+    for name, part in parts.items():
         begin, end = f"<!-- {name}:begin -->\n", f"\n<!-- {name}:end -->"
         pattern = re.escape(begin) + r".*?" + re.escape(end)
         if len(re.findall(pattern, text, re.S)) != 1:
-            raise ValueError(f"{page} must have one place for the table {name!r}: {begin!r} ... {end!r}")
-        made = f"{begin}{make()}{end}"
+            raise ValueError(f"{page} must have one place for {name!r}: {begin!r} ... {end!r}")
+        made = f"{begin}{part}{end}"
         text = re.sub(pattern, lambda _, made=made: made, text, flags=re.S)
     return text
 

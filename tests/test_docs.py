@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
+from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from paredown.laws.calibration import Strength
+from paredown.records import sealed_bytes
+from paredown.reproduce import FIGURES, Claim, ClaimVerdict
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -35,8 +44,6 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_code_blocks_run(page, paredown, tmp_path, digits, capsys, request) -> None:
-    import numpy as np
-
     import paredown as pdn
 
     if page == "README.md":  # the README's commands start from files the reader has
@@ -76,14 +83,207 @@ def test_code_blocks_run(page, paredown, tmp_path, digits, capsys, request) -> N
     assert ran >= {"docs/scaling.md": 2, "docs/scaling-out.md": 1, "docs/sweeps.md": 1}.get(page, 3)
 
 
-def test_tables_come_from_the_registries() -> None:
-    spec = spec_from_file_location("tables", ROOT / "docs" / "tables.py")
+def script(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A script of docs/, under its own name for the others there."""
+    spec = spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    tables = module_from_spec(spec)
-    spec.loader.exec_module(tables)
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_tables_come_from_the_registries(monkeypatch) -> None:
+    tables = script("tables", monkeypatch)
     for page in tables.TABLES:
         assert tables.with_tables(page) == (ROOT / page).read_text(), f"{page}: run `make tables`"
+
+
+# --- the page of results -------------------------------------------------------------------------------------------
+
+STRENGTH = Strength(effect=0.02, power=0.97, false_alarms=0.031, smallest_effect=0.0125, seeds=4, seeds_needed=4)
+LONG = "And " + "so on " * 30 + "further."
+RUN = {
+    "fig1a": (
+        {},
+        Claim.exact("A law holds.", held=True, evidence="Its exponent is -1."),
+        replace(Claim.exact("It always holds.", held=True, evidence=f"mostly. {LONG}"), qualifier="in the limit"),
+    ),
+    "fig3": (
+        {"data (main)": "MNIST", "data (other)": "none"},
+        replace(
+            Claim("A|B is steep.", ClaimVerdict.CANNOT_TELL, "+1.20 points."),
+            rule="better than, below 0 points",
+            numbers=({"point": "a|b", "value": "+1.20", "standard error": "0.30", "seeds": "4"},),
+            unit="points",
+            strength=STRENGTH,
+        ),
+        replace(
+            Claim("Nine points are.", ClaimVerdict.CONTRADICTED, "No."),
+            numbers=tuple({"point": f"{n}"} for n in range(9)),
+        ),
+    ),
+    "fig_noise": (
+        {"data (main)": "MNIST"},
+        replace(Claim("A|B is steep.", ClaimVerdict.CANNOT_TELL, "The same."), counted_in="fig3"),
+    ),
+}
+GENERATED = {
+    "run": """\
+paredown 1.2, size `cpu`, seed 0: 3 figures and tables. 4 claims: 2 held, 1 contradicted, \
+1 cannot tell, 0 not testable here; 1 more is on runs of another figure and counted there. \
+All of it took 1,800 CPU seconds, 15 minutes on two cores.
+
+Not made in this run: MISSING. What is said of them above is of an earlier run.""",
+    "claims": r"""| figure | data | claim | verdict |
+|---|---|---|---|
+| [fig1a](#fig1a) | theory and simulation | A law holds. | held |
+|  |  | It always holds. | held, in the limit |
+| [fig3](#fig3) | MNIST | A\|B is steep. | **cannot tell** |
+|  |  | Nine points are. | **contradicted** |
+| [fig_noise](#fig_noise) | MNIST | A\|B is steep. | **cannot tell** (as in [fig3](#fig3)) |""",
+    "figures": f"""## fig1a
+
+Fig. 1A: {FIGURES["fig1a"].shows}.
+
+![{FIGURES["fig1a"].shows}](images/fig1a.png)
+
+**Held**: A law holds. Its exponent is -1.
+
+Rule: exact solution, without noise.
+
+**Held, in the limit**: It always holds. Mostly.
+
+<details><summary>more</summary>
+
+{LONG}
+
+</details>
+
+Rule: exact solution, without noise.
+
+Size `cpu`, theory and simulation; 600 CPU seconds.
+
+## fig3
+
+Fig. 3: {FIGURES["fig3"].shows}.
+
+![{FIGURES["fig3"].shows}](images/fig3.png)
+
+**Cannot tell**: A|B is steep. +1.20 points.
+
+| point | value, points | standard error | seeds |
+|---|---|---|---|
+| a\\|b | +1.20 | 0.30 | 4 |
+
+Rule: better than, below 0 points. 4 seeds find 1.25 points with a power of 0.8; at 2 points the power is 0.97; \
+false alarms 3.1 %.
+
+**Contradicted**: Nine points are. No.
+
+<details><summary>9 points</summary>
+
+| point |
+|---|
+{chr(10).join(f"| {n} |" for n in range(9))}
+
+</details>
+
+Size `cpu`, MNIST; 600 CPU seconds.
+
+## fig_noise
+
+Beyond the paper: {FIGURES["fig_noise"].shows}.
+
+![{FIGURES["fig_noise"].shows}](images/fig_noise.png)
+
+**Cannot tell**: A|B is steep. The same.
+
+Size `cpu`, MNIST; 600 CPU seconds.""",
+}
+
+
+def test_results_come_from_a_run(monkeypatch, tmp_path) -> None:
+    tables = script("tables", monkeypatch)
+    results = script("results", monkeypatch)
+    run, docs = tmp_path / "run", tmp_path / "docs"
+    run.mkdir()
+    (docs / "images").mkdir(parents=True)
+    for name, (data, *claims) in RUN.items():
+        settings = {"size": "cpu", "seed": 0, "version": "1.2", **data}
+        record = {"figure": name, "claims": [c.record() for c in claims], "settings": settings, "cpu_seconds": 600.0}
+        (run / f"{name}.json").write_bytes(sealed_bytes(record))
+        Image.new("RGB", (40, 30), (0, 114, 178)).save(run / f"{name}.png")
+    noise = np.random.default_rng(0).integers(0, 256, (400, 600, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(run / "fig3.png")
+    for name in ("fig1a", "fig2", "fig4a", "demo"):  # pictures of an earlier run, and one of another page
+        (docs / "images" / f"{name}.png").touch()
+    (tmp_path / "README.md").write_text("![still shown](docs/images/fig4a.png)\n")
+    markers = "".join(f"<!-- {name}:begin -->\nold\n<!-- {name}:end -->\n" for name in GENERATED)
+    quotes = "<!-- fig3 1 a|b -->{}<!-- / --> points, <!-- fig1a 2 -->{}<!-- / -->, <!-- fig2 1 0.5 -->{}<!-- / -->\n"
+    (docs / "results.md").write_text(quotes.format("+9.99 ± 0.99", "", "+3.00 ± 0.25") + markers)
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    monkeypatch.setattr(results, "IMAGES", docs / "images")
+
+    results.main(run)
+    missing = ", ".join(f'<a id="{name}"></a>{name}' for name in FIGURES if name not in RUN)
+    expected = "".join(f"<!-- {name}:begin -->\n{text}\n<!-- {name}:end -->\n" for name, text in GENERATED.items())
+    expected = quotes.format("+1.20 ± 0.30", "held, in the limit", "+3.00 ± 0.25") + expected
+    assert (docs / "results.md").read_text() == expected.replace("MISSING", missing)
+    pictures = {file.name: file for file in (docs / "images").iterdir()}
+    assert sorted(pictures) == ["demo.png", "fig1a.png", "fig3.png", "fig4a.png", "fig_noise.png"]
+    with Image.open(pictures["fig1a.png"]) as plain, Image.open(pictures["fig3.png"]) as large:
+        assert plain.convert("RGB").getcolors() == [(1200, (0, 114, 178))]
+        assert plain.size == (40, 30)
+        assert large.size[0] / large.size[1] == pytest.approx(1.5, abs=0.01)
+    assert pictures["fig3.png"].stat().st_size <= 200_000
+
+    made = results.read_figures(run, FIGURES)
+    with pytest.raises(SystemExit, match=r"quotes fig3 1 0.5; the points of that claim are: a\|b"):
+        results.with_quotes("<!-- fig3 1 0.5 -->x<!-- / -->", made)
+    with pytest.raises(SystemExit, match="quotes claim 3 of fig3, which has 2"):
+        results.with_quotes("<!-- fig3 3 -->x<!-- / -->", made)
+    other = {"figure": "fig2", "claims": [], "settings": {"size": "paper", "seed": 0, "version": "1.2"}}
+    (run / "fig2.json").write_bytes(sealed_bytes({**other, "cpu_seconds": 1.0}))
+    with pytest.raises(SystemExit, match="must be of one run"):
+        results.main(run)
+
+
+def test_every_picture_is_shown_and_every_figure_has_its_section() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    shown = {(page.parent / target).resolve() for page in pages for target in pictures_in(page)}
+    images = {file.resolve() for file in (ROOT / "docs" / "images").iterdir()}
+    assert shown == images
+    results = ROOT / "docs" / "results.md"
+    made = re.findall(r"^## ((?:fig|tab)\w+)$", results.read_text(), re.M)
+    assert made == [name for name in FIGURES if name in made]
+    assert set(pictures_in(results)) == {f"images/{name}.png" for name in made}
+
+
+def test_numbers_of_the_results_are_quoted_from_their_figures(monkeypatch) -> None:
+    script("tables", monkeypatch)
+    results = script("results", monkeypatch)
+    assert results.told("-1.20", "0.30", "points") == "-1.20 ± 0.30"
+    assert results.told("-69.3", "2.0", "%") == "-50.0 ± 1.0"  # half the error
+    page = (ROOT / "docs" / "results.md").read_text()
+    by_hand, _, generated = page.partition("<!-- run:begin -->")
+    assert "±" not in results.QUOTED.sub("", by_hand).partition("± is one standard error")[2]
+    sections = dict(re.findall(r"^## (\w+)$(.*?)(?=^## |\Z)", generated, re.M | re.S))
+    for figure, claim, point, text in results.QUOTED.findall(by_hand):
+        if point and figure in sections:
+            rows = re.findall(rf"^\| {re.escape(point)} \| (\S+) \| (\S*) \|", sections[figure], re.M)
+            known = {results.told(*row, unit) for row in rows for unit in ("", "%")}
+            assert text in known, f"{figure} {claim} {point}: make results"
+    anchors = {*sections, *re.findall(r'<a id="(\w+)">', generated)}
+    assert set(re.findall(r"\]\(#(\w+)\)", page)) <= anchors
+    others = "".join(other.read_text() for other in (ROOT / "docs").glob("*.md"))
+    assert set(re.findall(r"\(results\.md#(\w+)\)", others)) <= anchors
+
+
+def pictures_in(page: Path) -> list[str]:
+    return re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text())
 
 
 def test_links_lead_somewhere() -> None:

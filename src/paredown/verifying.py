@@ -316,7 +316,7 @@ def _verify_figures(folder: Path, kind: str, track: Track) -> Verified:
     page = folder / SUMMARY
     if page.exists() and not found.problems:
         found.files += 1
-        if page.read_bytes() != summary(folder, list(FIGURES)).encode():
+        if page.read_bytes() != summary(folder, FIGURES).encode():
             found.add(page, f"disagrees with the records; {again}")
     found.include(_verify_sweep(part, kind, track) for part in sorted(folder.glob("parts/sweep-*")))
     found.include(_verify_table(table) for table in sorted(folder.glob("parts/scores-*/scores.parquet")))

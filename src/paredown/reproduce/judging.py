@@ -138,8 +138,8 @@ def strength_sentence(strength: Strength, unit: str, over: str = "seeds") -> str
     )
     needed = "" if strength.power >= WANTED else f"; {_needed(strength, over)}"
     return (
-        f"{strength.seeds} {over} see {smallest} with power {WANTED:g}; power at {shown.size(strength.effect)}{name} "
-        f"{strength.power:.2f}, false alarms {strength.false_alarms:.1%}{needed}"
+        f"{strength.seeds} {over} find {smallest} with a power of {WANTED:g}; at {shown.size(strength.effect)}{name} "
+        f"the power is {strength.power:.2f}; false alarms {100 * strength.false_alarms:.1f} %{needed}"
     )
 
 

@@ -131,7 +131,7 @@ def reproduce_figures(
         results = []
         for name in names:
             results.append(complete.get(name) or _make(name, out, settings[name], setups[name], track))
-            write_summary(out, list(FIGURES))
+            write_summary(out, FIGURES)
         return results
 
 

@@ -109,7 +109,7 @@ def _judge_data(table: FigureTable, data: str) -> list[Claim]:
 
 def _without_pruning(hardest: FigureTable) -> str:
     """What leaving out examples at random costs, which says whether students were trained for long enough."""
-    if not len(hardest):
+    if not len(hardest) or "unpruned_error" not in hardest.rows[0]:  # as in tables of earlier versions
         return ""
     random = [f"{row['random_error']:.2%} (keep_fraction {row['keep_fraction']:g})" for row in hardest.rows]
     return f"Everything has an error of {hardest.rows[0]['unpruned_error']:.2%}, random subsets {', '.join(random)}."

@@ -46,6 +46,17 @@ def test_classes_on_a_long_tail(parts: Path) -> None:
     np.testing.assert_array_equal(found["test"], whole["test"])  # tested on all of it
 
 
+def test_a_smaller_set_has_the_same_tail(parts: Path) -> None:
+    whole = find_dataset([f"digits{TAILED}"], None, parts)
+    part = whole.with_same_tail(300)
+    counts = np.bincount(arrays(part)["labels"])
+    np.testing.assert_array_equal(counts, part.class_sizes)
+    assert 290 <= counts.sum() == part.examples <= 300
+    assert counts[0] / counts[-1] == pytest.approx(10, rel=0.1)
+    assert set(part.rows()) <= set(whole.rows())
+    assert whole.with_same_tail(whole.examples) == whole.with_same_tail(None) == whole
+
+
 def test_classes_have_their_names_where_they_have_any(parts: Path) -> None:
     names = {
         name: Dataset(name, None, parts).class_name(3) for name in ("cifar10_features", f"cifar10{TAILED}", "mnist")

@@ -6,7 +6,7 @@ Nothing is downloaded. The folder has a folder for every data set, named as here
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,6 +96,7 @@ class Dataset:
     folder: Path | None  # None in a rehearsal, where it need not be there
     parts: Path  # where what is made of it is kept
     limit: int | None = None  # that many of its training examples, if it is not all
+    largest_class: float | None = None  # of a long-tailed set, how many examples, if it is not nearly all
 
     @property
     def title(self) -> str:
@@ -114,8 +115,17 @@ class Dataset:
     @property
     def class_sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """How many examples a long-tailed set has of each class."""
-        shares = _TAIL ** -np.linspace(0, 1, self.classes)
-        return np.floor(_WHOLE * self._facts.examples / self.classes * shares).astype(np.int64)
+        largest = _WHOLE * self._facts.examples / self.classes if self.largest_class is None else self.largest_class
+        return np.floor(largest * _tail_shares(self.classes)).astype(np.int64)
+
+    def with_same_tail(self, most: int | None) -> Dataset:
+        """So many examples of a long-tailed set at most, with classes as unequal as they are.
+
+        `limit` takes the first rows by hash, which have all of the rare classes and cut down the frequent ones.
+        """
+        if most is None or most >= self.examples:
+            return self
+        return replace(self, largest_class=most / float(_tail_shares(self.classes).sum()))
 
     @property
     def examples(self) -> int:
@@ -240,6 +250,11 @@ def find_dataset(names: Sequence[str], given: Path | None, parts: Path, *, rehea
     asked = " or ".join(f"{n} ({facts.title}{facts.files and f': {facts.files}'})" for n, facts in known.items())
     where = "a folder of data sets (--data), with one of these folders in it" if given is None else f"{given} to have"
     raise PareError(f"this needs {where}: {asked}.")
+
+
+def _tail_shares(classes: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """How large each class of a long tail is, of the largest."""
+    return _TAIL ** -np.linspace(0, 1, classes)
 
 
 def _made_of(name: str) -> str:

@@ -118,7 +118,8 @@ def repeats(setup: Setup, whole: Dataset | None = None) -> list[int]:
     """The scorings behind the students: one for each of their seeds, so that luck in scoring counts as well.
 
     With eight metrics in a claim, three scorings have a power far below 0.8 at half a point of accuracy, and six have
-    it. The claim on the long-tailed set has one point only, for which three are enough. The paper scored once.
+    it. The claim on students of a long-tailed set has one point only, for which three are enough. The paper scored
+    once.
     """
     tailed = whole is not None and whole.variant == TAILED
     return list(range(setup.choose(tiny=1, cpu=_SEEDS // 2 if tailed else _SEEDS, paper=1)))
@@ -185,10 +186,13 @@ def benchmark_sweep(
 
 
 def plan_scores(setup: Setup, datasets: Sequence[Dataset] = ()) -> FigurePlan:
-    """Scores alone, of the figure's data set if none is given: nothing is trained on pruned sets."""
+    """Scores alone, of the figure's data set if none is given: nothing is trained on pruned sets.
+
+    Claims about scores have many points, on a long-tailed set too, and take all scorings.
+    """
     wholes, scored = datasets or (setup.dataset(),), {}
     for whole in wholes:
-        for repeat in repeats(setup, whole):
+        for repeat in repeats(setup):
             found = scorings(setup, whole, repeat)
             scored |= {f"{name}, {whole.title}, {repeat}": scoring for name, scoring in found.items()}
     return FigurePlan(scorings=scored, datasets=tuple(training_set(setup, whole) for whole in wholes))
@@ -228,10 +232,12 @@ def train_students(setup: Setup, plan: FigurePlan, whole: Dataset | None = None)
     return swept, table
 
 
-def measure_each(setup: Setup, measure: Callable[[Setup, Dataset], FigureTable]) -> FigureTable:
+def measure_each(
+    setup: Setup, measure: Callable[[Setup, Dataset], FigureTable], datasets: Sequence[Dataset] = ()
+) -> FigureTable:
     """The tables of all data sets of a figure as one, whose rows say of which they are."""
     whole = FigureTable()
-    for data in map(setup.dataset, setup.needs):
+    for data in datasets or [setup.dataset(role) for role in setup.needs]:
         whole.rows += [{"kind": row["kind"], "data": data.title, **row} for row in measure(setup, data).rows]
     return whole
 
@@ -278,7 +284,7 @@ def parts_of(
     Where there are fewer than three scorings, parts of the first. Scores are those of the benchmark, or what `score`
     makes of the same arguments.
     """
-    scored = [(score or score_benchmark)(setup, whole, repeat) for repeat in repeats(setup, whole)]
+    scored = [(score or score_benchmark)(setup, whole, repeat) for repeat in repeats(setup)]
     several = len(scored) >= 3
     order = np.random.default_rng(setup.seed).permutation(len(scored[0]["random"].values))
     drawn = np.array_split(order, len(scored) if several else PARTS)

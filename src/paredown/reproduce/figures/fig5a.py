@@ -7,7 +7,9 @@ Claims: EL2N, DDD and memorization correlate by more than 0.7; beyond that the m
 Expected: 3 minutes of a core with 10,000 embeddings of CIFAR-10 for the scores, which the other figures on metrics
 share (`--size paper`: 2,091 trainings of a ResNet-50 on ImageNet, years of a GPU). EL2N and DDD correlate by 0.98, both
 with memorization by 0.83. The others are alike too, 16 of 25 pairs above 0.7: all metrics that train look at one small
-perceptron. Influence is noise from 120 models.
+perceptron. DDD mixes depths and widths of that, one of them linear; with class means, a discriminant and nearest
+neighbours in place of some it correlates by 0.92 with DDD and with EL2N (one scoring). Convnets on
+pixels were not tried.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ in Fig. 3D; here it has a panel on the data that the others have, from ten netwo
     paredown reproduce fig_scaling_more
 
 Expected: 4 minutes of two cores with embeddings of CIFAR-10, after those of `fig3` (`--size paper`: 198 ResNet-50s on
-ImageNet, and their probes).
+ImageNet, and their probes). Of memorization only the largest set was measured: the harder half of 50,000 is 0.4 points
+better than a random half, a quarter 0.2 to 0.3 better, and the hardest eighth 13 points worse.
 """
 
 from __future__ import annotations

@@ -232,12 +232,16 @@ def train_students(setup: Setup, plan: FigurePlan, whole: Dataset | None = None)
     return swept, table
 
 
-def measure_each(
-    setup: Setup, measure: Callable[[Setup, Dataset], FigureTable], datasets: Sequence[Dataset] = ()
-) -> FigureTable:
+def datasets_of(setup: Setup) -> list[Dataset]:
+    """All data sets of a figure; a part of a long-tailed one is a smaller one with the same tail."""
+    found = [setup.dataset(role) for role in setup.needs]
+    return [data.with_same_tail(LIMIT[setup.scale]) if data.variant == TAILED else data for data in found]
+
+
+def measure_each(setup: Setup, measure: Callable[[Setup, Dataset], FigureTable]) -> FigureTable:
     """The tables of all data sets of a figure as one, whose rows say of which they are."""
     whole = FigureTable()
-    for data in datasets or [setup.dataset(role) for role in setup.needs]:
+    for data in datasets_of(setup):
         whole.rows += [{"kind": row["kind"], "data": data.title, **row} for row in measure(setup, data).rows]
     return whole
 

@@ -26,7 +26,7 @@ from paredown.laws import above, better_than
 from paredown.plots import COLORS, RANDOM_COLOR, figure
 from paredown.reproduce import metric_comparison as benchmark
 from paredown.reproduce.base import Claim, FigureTable
-from paredown.reproduce.data_folders import SMALL_TAILED, TAILED, Dataset
+from paredown.reproduce.data_folders import SMALL_TAILED, Dataset
 from paredown.reproduce.judging import PLAIN, judge_points, seeds_of
 from paredown.reproduce.metric_comparison import COMPARED_METRICS, FLOOR, METRIC_TITLES
 from paredown.reproduce.setup import FigurePlan, Setup
@@ -43,18 +43,12 @@ _LESS = 0.1  # of b, that "amplifies class imbalance" and "limits it" are about
 
 def plan(setup: Setup) -> FigurePlan:
     """Scores of a set of equal classes, and of one on a long tail."""
-    return benchmark.plan_scores(setup, _datasets(setup))
-
-
-def _datasets(setup: Setup) -> list[Dataset]:
-    """A part of the long-tailed set is a smaller one with the same tail."""
-    found = [setup.dataset(role) for role in setup.needs]
-    return [data.with_same_tail(benchmark.LIMIT[setup.scale]) if data.variant == TAILED else data for data in found]
+    return benchmark.plan_scores(setup, benchmark.datasets_of(setup))
 
 
 def measure(setup: Setup) -> FigureTable:
     """The balance score b of what is kept by each metric from both ends, with and without the floor."""
-    return benchmark.measure_each(setup, _measure_one, _datasets(setup))
+    return benchmark.measure_each(setup, _measure_one)
 
 
 def _measure_one(setup: Setup, data: Dataset) -> FigureTable:

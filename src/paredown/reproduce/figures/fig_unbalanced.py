@@ -34,7 +34,7 @@ _GAIN = 0.005  # of accuracy, that the floor should be worth where it acts
 def plan(setup: Setup) -> FigurePlan:
     """Students without and with the floor."""
     fractions = setup.choose(tiny=(0.8, 0.6), cpu=(0.8, 0.6, 0.4, 0.2), paper=benchmark.PAPER_FRACTIONS)
-    datasets = [setup.dataset(role) for role in setup.needs]
+    datasets = benchmark.datasets_of(setup)
     return benchmark.plan_students(setup, balance=[0.0, FLOOR], fractions=fractions, datasets=datasets)
 
 

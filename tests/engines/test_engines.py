@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 import paredown as pdn
 from paredown.engines import InProcess, fold, open_engine
-from paredown.engines.base import combined
+from paredown.engines.base import combined, groups_of
 from paredown.engines.ray_tasks import FoldTree
 from paredown.engines.shares import Share
 from paredown.errors import PareError
@@ -47,24 +49,38 @@ def test_the_tree_does_not_depend_on_the_number_of_workers(jobs, workers) -> Non
     assert fold(engine, here + "itself", here + "pair", range(jobs)) == combined(pair, range(jobs))
 
 
-@given(groups=st.integers(1, 60), draw=st.data())
-def test_a_tree_of_tasks_that_end_in_any_order_is_the_same(groups, draw) -> None:
+@given(jobs=st.integers(1, 300), workers=st.integers(1, 5), draw=st.data())
+def test_a_tree_of_tasks_that_end_in_any_order_is_the_same(jobs, workers, draw) -> None:
     """Also where values are lost before they are combined."""
-    tree, running = FoldTree(groups), {}
+    groups = groups_of(range(jobs), workers)
+    tree, running = FoldTree([len(group) for group in groups]), {}
     losses = draw.draw(st.integers(0, 3))
     while tree.ready or running:
         if tree.ready and (not running or draw.draw(st.booleans())):
             node = tree.ready.popleft()
-            running[node] = tree.pair(node) if node[0] else node[1]
+            group = tree.group(node)
+            running[node] = tree.pair(node) if group is None else combined(pair, groups[group])
         else:
             node = draw.draw(st.sampled_from(sorted(running)))
             value = running.pop(node)
-            if losses and node[0]:
+            if losses and tree.group(node) is None:
                 losses -= 1
                 tree.repeat(node)
             else:
                 tree.add(node, value)
-    assert tree.values == {tree.root: combined(pair, range(groups))}
+    assert tree.values == {tree.root: combined(pair, range(jobs))}
+
+
+@given(jobs=st.integers(1, 20_000), workers=st.integers(1, 300))
+def test_workers_end_at_nearly_the_same_time(jobs, workers) -> None:
+    """When each takes the next group as it is free, the last one ends at most half a group after the mean."""
+    groups = [len(group) for group in groups_of(range(jobs), workers)]
+    assert sum(groups) == jobs
+    assert len(groups) <= 7 * workers + 4
+    ends = [0] * workers
+    for size in groups:
+        heapq.heapreplace(ends, ends[0] + size)
+    assert max(ends) <= jobs / workers + max(1, max(groups) / 2)
 
 
 def test_unknown_engines_and_stray_addresses_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -385,6 +386,27 @@ def test_shares_give_the_same_bytes(wide, small_ranges, tmp_path, n) -> None:
     score_ranges(wide, out=tmp_path / "s", k=5, shard=f"1/{n}")
     assert len(merge(tmp_path / "s")) == 20_000
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
+
+
+def test_copies_and_tables_of_others_do_not_pass_for_shares(wide, small_ranges, tmp_path) -> None:
+    out = tmp_path / "s"
+    score_ranges(wide, out=out, k=5, shard="1/2")
+    score_ranges(wide, out=tmp_path / "other", k=6)
+    shutil.copy(out / "000000.parquet", out / "000001.parquet")
+    shutil.copy(tmp_path / "other" / "000003.parquet", out)
+    with pytest.raises(PareError, match=r"2 of 5 ranges are missing \(range 1: .*, range 3: "):
+        merge(out)
+    (out / "000001.parquet").write_bytes((out / "000002.parquet").read_bytes()[:-50])  # cut short
+    with pytest.raises(PareError, match=r"2 of 5 ranges are missing"):
+        merge(out)
+    score_ranges(wide, out=out, k=5, shard="2/2")
+    shutil.copy(tmp_path / "other" / "000003.parquet", out / "000005.parquet")  # one too many
+    with pytest.raises(PareError, match=r"also holds 000005.parquet, which is none of its 5 tables; move it away"):
+        merge(out)
+    (out / "000005.parquet").unlink()
+    merge(out)
+    score_ranges(wide, out=tmp_path / "whole", k=5)
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 def test_half_of_the_tables_never_pass_for_all(wide, small_ranges, tmp_path) -> None:

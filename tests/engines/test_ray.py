@@ -319,6 +319,22 @@ def test_the_token_of_a_cluster_is_asked_for(tmp_path, rng) -> None:
     assert accepted.startswith("0 ")
 
 
+def test_a_cluster_that_does_not_start_here_is_told(monkeypatch) -> None:
+    """On a machine that is far too busy, Ray gives up after half a minute."""
+
+    def init(**_):
+        raise Exception("The current node timed out during startup.")
+
+    connection = Connection("local", 1)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
+    ended: list[bool] = []
+    with pytest.raises(PareError, match=r"could not start a cluster on this machine \(The current node timed out dur"):
+        connection._connect(ray)
+    connection.__exit__()
+    assert ended == [True]
+
+
 def test_a_token_that_the_client_of_ray_lacks_is_asked_for(monkeypatch) -> None:
     def init(**_):
         raise ConnectionError("Failed to connect") from RuntimeError("Failed to get cluster ID: Unauthenticated: ...")

@@ -74,7 +74,15 @@ class Connection:
             self._own.enter_context(own_token())
             own = {"include_dashboard": False, "_temp_dir": folder}
             with _signals_kept():
-                ray.init(address="local", num_cpus=self._cores or available_cores(), **own, **quiet)
+                try:
+                    ray.init(address="local", num_cpus=self._cores or available_cores(), **own, **quiet)
+                except Exception as error:
+                    ray.shutdown()
+                    said = " ".join(str(error).split())
+                    raise PareError(
+                        f"Ray could not start a cluster on this machine ({said}); if the machine is busy, run the same "
+                        "command again when it is less so."
+                    ) from error
             self._connected = True
             return
         try:

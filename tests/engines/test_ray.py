@@ -22,6 +22,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 import paredown as pdn
 from paredown.engines import fold, open_engine, ray_connection
@@ -29,7 +30,7 @@ from paredown.engines.ray_cluster import _fold_group, _join
 from paredown.engines.ray_connection import Connection, own_token
 from paredown.engines.ray_tasks import fold_in_tasks
 from paredown.errors import PareError
-from paredown.scoring.ranged_scoring import score_ranges
+from paredown.scoring.ranged_scoring import merge, score_ranges
 from paredown.selection import Limits
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'paredown[ray]'")
@@ -218,6 +219,52 @@ def test_scores_are_those_of_the_local_engine(
     assert contents(tmp_path / "ray") == contents(tmp_path / "local")
     whole = pdn.score(str(wide), metric=metric, **options)
     np.testing.assert_array_equal(pdn.read_scores(tmp_path / "ray").values, whole.values)
+
+
+@pytest.mark.parametrize("name", ["a b", "ü 名", "-o", "a#b%20c?d", "new\nline", "~", "[0-9]*", "000000.parquet"])
+def test_names_that_mean_something_elsewhere_are_names(cluster, tmp_path, rng, name) -> None:
+    """On a cluster and in shares: embedded, scored and pruned as under any other name."""
+    place = tmp_path / name
+    (place / name).mkdir(parents=True)
+    for number in range(3):
+        pixels = rng.integers(0, 256, (8, 8, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(place / name / f"{number}{name if name != '000000.parquet' else ''}.png")
+    pdn.embed(place / name, out=place / "e", encoder="pixels", engine=cluster)
+    assert len(pdn.open_source(place / "e")) == 3
+    vectors = rng.standard_normal((60, 4)).astype(np.float32)
+    np.save(place / f"{name}.npy", vectors)
+    score_ranges(place / f"{name}.npy", out=place / f"{name} scored", k=2, engine=cluster)
+    for share in ("1/2", "2/2"):
+        score_ranges(place / f"{name}.npy", out=place / f"{name} shares", k=2, shard=share)
+    merge(place / f"{name} shares")
+    expected = pdn.score(vectors, k=2)
+    for folder in ("scored", "shares"):
+        np.testing.assert_array_equal(pdn.read_scores(place / f"{name} {folder}").values, expected.values)
+    pdn.prune(place / f"{name} scored", keep_fraction=0.5, out=place / f"{name} pruned", engine=cluster)
+    assert pdn.verify(place / f"{name} pruned").problems == ()
+    assert pdn.verify(place / f"{name} scored").problems == ()
+
+
+def test_a_second_run_of_the_same_output_is_refused(cluster, address, wide, tmp_path) -> None:
+    """While the first is at work; afterwards it finds everything done."""
+    command = [sys.executable, "-m", "paredown", "score", wide, "-o", tmp_path / "s", "--k", "3"]
+    on_ray = [*command, "--engine", "ray", "--address", address]
+    with subprocess.Popen(on_ray, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as first:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "s").exists() and first.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        first.send_signal(signal.SIGSTOP)
+        with pytest.raises(PareError, match=rf"process {first.pid}"):
+            score_ranges(wide, out=tmp_path / "s", k=3, engine=cluster)
+        first.send_signal(signal.SIGCONT)
+        assert first.stderr is not None
+        said = first.stderr.read()
+    assert first.returncode == 0, said
+    done = contents(tmp_path / "s")
+    written: list[int] = []
+    score_ranges(wide, out=tmp_path / "s", k=3, memory=2**30, engine=cluster, tell=written.append)
+    assert contents(tmp_path / "s") == done
+    assert written == [0]
 
 
 def test_errors_name_the_range(cluster, small_ranges, tmp_path, rng) -> None:

@@ -2,11 +2,12 @@
 
     python benchmarks/ray_engine.py [--part iterations|commands|memory|kills]
 
-Peers in one run: the same functions in a `ProcessPoolExecutor` of two processes, and Ray with one worker. `iterations`:
-passes of k-means over 500,000 x 384, k = 500. `commands`: all of `paredown score` on 1,000,000 x 256, k = 1,000, with
-the start and the end of the cluster. `memory`: the highest memory of the driver at 10^5, 10^6 and 10^7 rows,
-of scoring and of pruning. `kills`: workers or the driver are killed at twenty random moments, and the bytes are
-compared with an undisturbed run.
+Peers in one run: the same functions in pools of one and of two processes, and Ray with one worker; every process
+computes on one thread, as Ray's workers do. `iterations`: passes of k-means over 500,000 x 384, k = 500, and how much
+faster two plain processes are than one, on the same ranges and on equal ones. `commands`: all of `paredown score` on
+1,000,000 x 256, k = 1,000, with the start and the end of the cluster. `memory`: the highest memory of the driver at
+10^5, 10^6 and 10^7 rows, of scoring and of pruning. `kills`: workers or the driver are killed at twenty random moments,
+and the bytes are compared with an undisturbed run.
 Not called ray.py, which would hide the library from itself.
 """
 
@@ -23,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from copy import deepcopy
+from contextlib import ExitStack, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ from paredown.engines.base import combined
 from paredown.progress import silent
 from paredown.sources.row_ranges import RangedSource
 
-ROWS, DIM, K, ROUNDS = 500_000, 384, 500, 3
+ROWS, DIM, K, ROUNDS = 500_000, 384, 500, 5
 KILLS = 20
 QUIET: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 # The peak of this program alone: what `getrusage` tells a child includes what its parent held when it was started.
@@ -76,7 +77,7 @@ def write_rows(path: Path, rows: int, dim: int) -> Path:
 
 
 def iterations(folder: Path) -> None:
-    """Seconds of a pass: two processes, Ray with two workers, Ray with one."""
+    """Seconds of a pass with one worker and with two, of Ray and of a pool of processes, which is the control."""
     source = RangedSource(write_rows(folder / "rows.npy", ROWS, DIM))
     rng = np.random.default_rng(1)
     centroids = rng.standard_normal((K, DIM), np.float32)
@@ -85,40 +86,48 @@ def iterations(folder: Path) -> None:
     common = {"location": source.location, "columns": source.columns, "seed": 0, "limit": None}
     common |= {"kernel": search.name, "centroids": centroids, "arrays": {}}
     ranges = source.ranges()
-    times: dict[str, list[float]] = {"two processes": [], "Ray, two workers": [], "Ray, one worker": []}
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool, open_engine("ray", workers=2) as engine:
+    sizes = [sum(piece.rows for piece in each.pieces) for each in ranges]
+    with ExitStack() as running:
+        pools = {n: running.enter_context(ProcessPoolExecutor(n, mp_context=get_context("spawn"))) for n in (1, 2)}
+        engine = running.enter_context(open_engine("ray", workers=2))
         rows = RangedEmbeddings(source, engine).fitting_rows(ROWS, seed=0)
 
-        def processes() -> Any:
-            return combined(merge_sums, pool.map(partial_sums, [common] * len(ranges), ranges))
+        def in_pool(processes: int, ranges: list[Any]) -> Any:
+            return combined(merge_sums, pools[processes].map(partial_sums, [common] * len(ranges), ranges))
 
-        def on_ray(workers: int) -> Callable[[], Any]:
-            def run() -> Any:
-                engine.workers = workers
-                if workers == 1:  # one after the other
-                    values = (deepcopy(outcome.value) for outcome in _in_turn(engine, common, ranges))
-                    return combined(merge_sums, values)
-                return rows.lloyd_sums(search, silent, "")
+        def on_ray(workers: int) -> Any:
+            engine.workers = workers
+            return rows.lloyd_sums(search, silent, "")
 
-            return run
-
-        ways = dict(zip(times, (processes, on_ray(2), on_ray(1)), strict=True))
-        results = {name: way() for name, way in ways.items()}  # imports, and the cache of files
-        assert all(np.array_equal(each.sums, results["two processes"].sums) for each in results.values())
+        equal = ranges[:1] * len(ranges)
+        ways: dict[str, Callable[[], Any]] = {
+            "Ray, two": lambda: on_ray(2),
+            "Ray, one": lambda: on_ray(1),
+            "processes, two": lambda: in_pool(2, ranges),
+            "processes, one": lambda: in_pool(1, ranges),
+            "equal ranges, two": lambda: in_pool(2, equal),
+            "equal ranges, one": lambda: in_pool(1, equal),
+        }
+        results = [way() for way in ways.values()][:4]  # imports, and the cache of files
+        assert all(np.array_equal(each.sums, results[0].sums) for each in results)
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        own = time.process_time()
         for _ in range(ROUNDS):
             for name, way in ways.items():
-                began = time.perf_counter()
+                began, own = time.perf_counter(), time.process_time()
                 way()
                 times[name].append(time.perf_counter() - began)
+                if name == "Ray, two":
+                    driver = time.process_time() - own
     best = {name: min(each) for name, each in times.items()}
     print(f"{ROWS:,} x {DIM}, k = {K}, {len(ranges)} ranges; best of {ROUNDS} passes, same bits")
-    print(f"| Ray : two processes | {best['Ray, two workers'] / best['two processes']:.3f} |")
-    print(f"| one worker : two workers | {best['Ray, one worker'] / best['Ray, two workers']:.2f} |")
-
-
-def _in_turn(engine: Any, common: Any, ranges: list[Any]) -> Any:
-    for rows in ranges:
-        yield from engine.run_jobs("paredown.clustering.ranged_rows:partial_sums", [rows], common=common)
+    print(f"| Ray, two workers : two plain processes | {best['Ray, two'] / best['processes, two']:.3f} |")
+    for name, what in (("Ray", "Ray"), ("processes", "plain processes"), ("equal ranges", "plain, equal ranges")):
+        print(f"| {what}, one worker : two | {best[f'{name}, one'] / best[f'{name}, two']:.2f} |")
+    print(f"| the most that the sizes of the ranges allow | {sum(sizes) / (-(-len(sizes) // 2) * sizes[0]):.2f} |")
+    print(
+        f"seconds: { ({name: round(each, 2) for name, each in best.items()}) }; CPU of the driver {driver:.2f} a pass"
+    )
 
 
 def commands(folder: Path) -> None:
@@ -174,7 +183,7 @@ def peak(program: str, *arguments: Path | str) -> int:
 
 
 def kills(folder: Path) -> None:
-    """Kill workers or the driver at random moments until twenty are dead, and compare every run that ends."""
+    """Kill workers or the driver at random moments of the work until twenty are dead; compare every run that ends."""
     random.seed(0)
     source = write_rows(folder / "rows.npy", 1_500_000, 128)
     command = [sys.executable, "-m", "paredown", "score", source, "--k", "50", "--option", "method=full"]
@@ -199,14 +208,15 @@ def run_until_done(command: list[Any], out: Path, counts: dict[str, int]) -> int
     while True:
         driver = subprocess.Popen(command, start_new_session=True, **QUIET)
         while driver.poll() is None and sum(counts.values()) < KILLS:
+            if not workers_of(driver):  # it is starting
+                time.sleep(0.2)
+                continue
             time.sleep(random.uniform(0.5, 4.0))
-            if driver.poll() is not None:
-                break
-            workers = [p for p in psutil.Process(driver.pid).children(recursive=True) if is_worker(p)]
-            kind = "worker" if random.random() < 0.7 else "driver"
-            if kind == "worker" and not workers:
-                continue  # they are not there yet
-            os.kill(random.choice(workers).pid if kind == "worker" else driver.pid, 9)
+            workers = workers_of(driver)
+            if driver.poll() is not None or not workers:
+                continue
+            kind = random.choice(list(counts))
+            os.kill(random.choice(workers) if kind == "worker" else driver.pid, 9)
             counts[kind] += 1
         driver.wait()
         now = {file.name: file.stat().st_mtime_ns for file in out.glob("0*.parquet")}
@@ -216,12 +226,15 @@ def run_until_done(command: list[Any], out: Path, counts: dict[str, int]) -> int
             return redone
 
 
-def is_worker(process: psutil.Process) -> bool:
-    """Whether a process is one of Ray's workers."""
-    try:
-        return process.name().startswith("ray::")
-    except psutil.Error:
-        return False
+def workers_of(driver: subprocess.Popen[bytes]) -> list[int]:
+    """The workers of Ray that a driver has; agents of the node are none."""
+    workers = []
+    with suppress(psutil.Error):
+        for process in psutil.Process(driver.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if process.name().startswith("ray::") and not process.name().endswith("Agent"):
+                    workers.append(process.pid)
+    return workers
 
 
 def main() -> None:
@@ -232,6 +245,7 @@ def main() -> None:
     if importlib.util.find_spec("ray") is None:
         print("skipped: Ray is not installed (pip install 'paredown[ray]')")
         return
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")  # of processes that are started
     for name, part in parts.items():
         if only in (None, name):
             with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
+import shutil
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 
 import paredown as pdn
 from paredown.engines import InProcess, fold, open_engine
-from paredown.engines.base import combined
+from paredown.engines.base import combined, groups_of
 from paredown.engines.ray_tasks import FoldTree
 from paredown.engines.shares import Share
 from paredown.errors import PareError
@@ -47,24 +50,38 @@ def test_the_tree_does_not_depend_on_the_number_of_workers(jobs, workers) -> Non
     assert fold(engine, here + "itself", here + "pair", range(jobs)) == combined(pair, range(jobs))
 
 
-@given(groups=st.integers(1, 60), draw=st.data())
-def test_a_tree_of_tasks_that_end_in_any_order_is_the_same(groups, draw) -> None:
+@given(jobs=st.integers(1, 300), workers=st.integers(1, 5), draw=st.data())
+def test_a_tree_of_tasks_that_end_in_any_order_is_the_same(jobs, workers, draw) -> None:
     """Also where values are lost before they are combined."""
-    tree, running = FoldTree(groups), {}
+    groups = groups_of(range(jobs), workers)
+    tree, running = FoldTree([len(group) for group in groups]), {}
     losses = draw.draw(st.integers(0, 3))
     while tree.ready or running:
         if tree.ready and (not running or draw.draw(st.booleans())):
             node = tree.ready.popleft()
-            running[node] = tree.pair(node) if node[0] else node[1]
+            group = tree.group(node)
+            running[node] = tree.pair(node) if group is None else combined(pair, groups[group])
         else:
             node = draw.draw(st.sampled_from(sorted(running)))
             value = running.pop(node)
-            if losses and node[0]:
+            if losses and tree.group(node) is None:
                 losses -= 1
                 tree.repeat(node)
             else:
                 tree.add(node, value)
-    assert tree.values == {tree.root: combined(pair, range(groups))}
+    assert tree.values == {tree.root: combined(pair, range(jobs))}
+
+
+@given(jobs=st.integers(1, 20_000), workers=st.integers(1, 300))
+def test_workers_end_at_nearly_the_same_time(jobs, workers) -> None:
+    """When each takes the next group as it is free, the last one ends at most half a group after the mean."""
+    groups = [len(group) for group in groups_of(range(jobs), workers)]
+    assert sum(groups) == jobs
+    assert len(groups) <= 7 * workers + 4
+    ends = [0] * workers
+    for size in groups:
+        heapq.heapreplace(ends, ends[0] + size)
+    assert max(ends) <= jobs / workers + max(1, max(groups) / 2)
 
 
 def test_unknown_engines_and_stray_addresses_are_refused() -> None:
@@ -369,6 +386,27 @@ def test_shares_give_the_same_bytes(wide, small_ranges, tmp_path, n) -> None:
     score_ranges(wide, out=tmp_path / "s", k=5, shard=f"1/{n}")
     assert len(merge(tmp_path / "s")) == 20_000
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
+
+
+def test_copies_and_tables_of_others_do_not_pass_for_shares(wide, small_ranges, tmp_path) -> None:
+    out = tmp_path / "s"
+    score_ranges(wide, out=out, k=5, shard="1/2")
+    score_ranges(wide, out=tmp_path / "other", k=6)
+    shutil.copy(out / "000000.parquet", out / "000001.parquet")
+    shutil.copy(tmp_path / "other" / "000003.parquet", out)
+    with pytest.raises(PareError, match=r"2 of 5 ranges are missing \(range 1: .*, range 3: "):
+        merge(out)
+    (out / "000001.parquet").write_bytes((out / "000002.parquet").read_bytes()[:-50])  # cut short
+    with pytest.raises(PareError, match=r"2 of 5 ranges are missing"):
+        merge(out)
+    score_ranges(wide, out=out, k=5, shard="2/2")
+    shutil.copy(tmp_path / "other" / "000003.parquet", out / "000005.parquet")  # one too many
+    with pytest.raises(PareError, match=r"also holds 000005.parquet, which is none of its 5 tables; move it away"):
+        merge(out)
+    (out / "000005.parquet").unlink()
+    merge(out)
+    score_ranges(wide, out=tmp_path / "whole", k=5)
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 def test_half_of_the_tables_never_pass_for_all(wide, small_ranges, tmp_path) -> None:

@@ -22,13 +22,15 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 import paredown as pdn
-from paredown.engines import fold, open_engine, ray_cluster
-from paredown.engines.ray_cluster import RayCluster, _fold_group, _join
+from paredown.engines import fold, open_engine, ray_connection
+from paredown.engines.ray_cluster import _fold_group, _join
+from paredown.engines.ray_connection import Connection, own_token
 from paredown.engines.ray_tasks import fold_in_tasks
 from paredown.errors import PareError
-from paredown.scoring.ranged_scoring import score_ranges
+from paredown.scoring.ranged_scoring import merge, score_ranges
 from paredown.selection import Limits
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'paredown[ray]'")
@@ -219,6 +221,52 @@ def test_scores_are_those_of_the_local_engine(
     np.testing.assert_array_equal(pdn.read_scores(tmp_path / "ray").values, whole.values)
 
 
+@pytest.mark.parametrize("name", ["a b", "ü 名", "-o", "a#b%20c?d", "new\nline", "~", "[0-9]*", "000000.parquet"])
+def test_names_that_mean_something_elsewhere_are_names(cluster, tmp_path, rng, name) -> None:
+    """On a cluster and in shares: embedded, scored and pruned as under any other name."""
+    place = tmp_path / name
+    (place / name).mkdir(parents=True)
+    for number in range(3):
+        pixels = rng.integers(0, 256, (8, 8, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(place / name / f"{number}{name if name != '000000.parquet' else ''}.png")
+    pdn.embed(place / name, out=place / "e", encoder="pixels", engine=cluster)
+    assert len(pdn.open_source(place / "e")) == 3
+    vectors = rng.standard_normal((60, 4)).astype(np.float32)
+    np.save(place / f"{name}.npy", vectors)
+    score_ranges(place / f"{name}.npy", out=place / f"{name} scored", k=2, engine=cluster)
+    for share in ("1/2", "2/2"):
+        score_ranges(place / f"{name}.npy", out=place / f"{name} shares", k=2, shard=share)
+    merge(place / f"{name} shares")
+    expected = pdn.score(vectors, k=2)
+    for folder in ("scored", "shares"):
+        np.testing.assert_array_equal(pdn.read_scores(place / f"{name} {folder}").values, expected.values)
+    pdn.prune(place / f"{name} scored", keep_fraction=0.5, out=place / f"{name} pruned", engine=cluster)
+    assert pdn.verify(place / f"{name} pruned").problems == ()
+    assert pdn.verify(place / f"{name} scored").problems == ()
+
+
+def test_a_second_run_of_the_same_output_is_refused(cluster, address, wide, tmp_path) -> None:
+    """While the first is at work; afterwards it finds everything done."""
+    command = [sys.executable, "-m", "paredown", "score", wide, "-o", tmp_path / "s", "--k", "3"]
+    on_ray = [*command, "--engine", "ray", "--address", address]
+    with subprocess.Popen(on_ray, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as first:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "s").exists() and first.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        first.send_signal(signal.SIGSTOP)
+        with pytest.raises(PareError, match=rf"process {first.pid}"):
+            score_ranges(wide, out=tmp_path / "s", k=3, engine=cluster)
+        first.send_signal(signal.SIGCONT)
+        assert first.stderr is not None
+        said = first.stderr.read()
+    assert first.returncode == 0, said
+    done = contents(tmp_path / "s")
+    written: list[int] = []
+    score_ranges(wide, out=tmp_path / "s", k=3, memory=2**30, engine=cluster, tell=written.append)
+    assert contents(tmp_path / "s") == done
+    assert written == [0]
+
+
 def test_errors_name_the_range(cluster, small_ranges, tmp_path, rng) -> None:
     vectors = rng.standard_normal((9_000, 1_024)).astype(np.float16)
     vectors[8_500] = np.nan
@@ -289,62 +337,73 @@ class Silence(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize("kind", ["silent", "http", "ray://"])
 def test_a_port_that_is_not_of_ray_is_told_in_seconds(kind, monkeypatch) -> None:
-    monkeypatch.setattr(ray_cluster, "_ANSWER", 0.5)
+    monkeypatch.setattr(ray_connection, "_ANSWER", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent, HTTPServer(("127.0.0.1", 0), Silence) as http:
         Thread(target=http.serve_forever, daemon=True).start()
         port = (silent.getsockname() if kind == "silent" else http.server_address)[1]
         address = f"{'ray://' if kind == 'ray://' else ''}127.0.0.1:{port}"
         began = time.monotonic()
         with pytest.raises(PareError, match=f"what listens at {address} is no Ray cluster, or one that hangs; address"):
-            RayCluster(address=address)._connect(ray)
+            Connection(address, None)._connect(ray)
         http.shutdown()
     assert time.monotonic() - began < 10
 
 
 def test_the_token_of_a_cluster_is_asked_for(tmp_path, rng) -> None:
-    """Without a mode, without a token, with a wrong one, and with the right one."""
+    """Without a mode, without a token, with a wrong one, with one that is saved here and `auto`, and the right one."""
     np.save(tmp_path / "e.npy", rng.standard_normal((50, 4)).astype(np.float32))
     script = Path(__file__).with_name("ask_for_a_token.py")
     command = [sys.executable, script, tmp_path / "e.npy", tmp_path]
-    home = {**os.environ, "HOME": str(tmp_path)}  # where no token is saved
+    home = {**os.environ, "HOME": str(tmp_path / "home")}
     asked = subprocess.run(command, capture_output=True, text=True, timeout=300, env=home)
     assert asked.returncode == 0, asked.stderr
     *refused, accepted = asked.stdout.splitlines()
-    assert len(refused) == 3
+    assert len(refused) == 4
     for said in refused:
         assert re.search(
             r"^2 .*asks for a token that it did not get; set RAY_AUTH_MODE=token, and .* RAY_AUTH_TOKEN", said
         )
     assert accepted.startswith("0 ")
-    assert not (tmp_path / ".ray").exists()
 
 
-def test_auto_leaves_the_token_to_ray(monkeypatch) -> None:
-    """Which takes one that is saved on the machine, and fails later if it is not that of the cluster."""
+def test_a_cluster_that_does_not_start_here_is_told(monkeypatch) -> None:
+    """On a machine that is far too busy, Ray gives up after half a minute."""
 
+    def init(**_):
+        raise Exception("The current node timed out during startup.")
+
+    connection = Connection("local", 1)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
+    ended: list[bool] = []
+    with pytest.raises(PareError, match=r"could not start a cluster on this machine \(The current node timed out dur"):
+        connection._connect(ray)
+    connection.__exit__()
+    assert ended == [True]
+
+
+def test_a_token_that_the_client_of_ray_lacks_is_asked_for(monkeypatch) -> None:
     def init(**_):
         raise ConnectionError("Failed to connect") from RuntimeError("Failed to get cluster ID: Unauthenticated: ...")
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        monkeypatch.setattr(ray_cluster, "_running_cluster", lambda: f"127.0.0.1:{listening.getsockname()[1]}")
-        monkeypatch.setattr(ray_cluster, "_speaks_http2", lambda connection: True)
-        monkeypatch.setattr(ray_cluster, "_accepts_us", None)  # not called
-        monkeypatch.setattr(ray, "init", init)
-        with pytest.raises(
-            PareError, match="the Ray cluster at auto asks for a token that it did not get; set RAY_AUTH"
-        ):
-            RayCluster(address="auto")._connect(ray)
+    connection = Connection("ray://127.0.0.1:10001", None)
+    monkeypatch.setattr(connection, "_check_reachable", lambda: None)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(
+        PareError, match=r"at ray://127\.0\.0\.1:10001 asks for a token that it did not get; set RAY_AUTH"
+    ):
+        connection._connect(ray)
 
 
 def test_a_cluster_that_needs_the_client_of_ray_says_how_to_install_it(monkeypatch) -> None:
     def init(**_):
         raise ValueError("Ray Client requires pip package `ray[client]`.")
 
-    cluster = RayCluster(address="ray://127.0.0.1:10001")
-    monkeypatch.setattr(cluster, "_check_reachable", lambda: None)
+    connection = Connection("ray://127.0.0.1:10001", None)
+    monkeypatch.setattr(connection, "_check_reachable", lambda: None)
     monkeypatch.setattr(ray, "init", init)
     with pytest.raises(PareError, match=r"ray:// takes Ray's client; run `pip install 'ray\[client\]'`"):
-        cluster._connect(ray)
+        connection._connect(ray)
 
 
 def test_a_killed_driver_is_finished_by_the_same_command(tmp_path, rng) -> None:
@@ -353,13 +412,16 @@ def test_a_killed_driver_is_finished_by_the_same_command(tmp_path, rng) -> None:
     np.save(tmp_path / "wide.npy", vectors)
     command = [sys.executable, "-m", "paredown", "score", tmp_path / "wide.npy", "--k", "5", "--json"]
     on_ray = [*command, "-o", tmp_path / "s", "--engine", "ray", "--workers", "1"]
-    with subprocess.Popen(on_ray, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
+    home = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    home["HOME"] = str(tmp_path)
+    with subprocess.Popen(on_ray, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=home) as driver:
         deadline = time.monotonic() + 120
         while not list((tmp_path / "s").glob("0*.parquet")) and time.monotonic() < deadline:
             time.sleep(0.02)
         left = Path(ray_session_of(driver.pid)).parent
         driver.kill()
     assert left.is_dir()
+    assert not (tmp_path / ".ray").exists()  # where Ray saves a token, if none is given
     done = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "s").glob("0*.parquet")}
     assert 0 < len(done) < 5
     again = subprocess.run(on_ray, capture_output=True, text=True, timeout=300)
@@ -419,6 +481,31 @@ def test_a_driver_killed_while_shards_are_written_is_finished_by_the_same_comman
     pdn.prune(tmp_path / "t", keep_fraction=0.3, out=tmp_path / "local", memory="1KiB")
     assert pq.read_table(shards).equals(pq.read_table(tmp_path / "local" / "manifest.parquet"))
     assert not (tmp_path / ".ray.parts").exists()
+
+
+def test_a_token_of_our_own_leaves_the_settings_as_they_were(monkeypatch, tmp_path) -> None:
+    from ray._raylet import AuthenticationTokenLoader
+
+    loader, before = AuthenticationTokenLoader.instance(), dict(os.environ)
+    monkeypatch.setenv("HOME", str(tmp_path))  # where none is saved
+    monkeypatch.delenv("RAY_AUTH_TOKEN")
+    loader.reset_cache()
+    try:
+        for mode in ("token", "disabled"):
+            monkeypatch.setenv("RAY_AUTH_MODE", mode)
+            with own_token():
+                assert len(os.environ.get("RAY_AUTH_TOKEN", "")) == (64 if mode == "token" else 0)
+            assert "RAY_AUTH_TOKEN" not in os.environ
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text("a" * 64)
+        loader.reset_cache()
+        monkeypatch.setenv("RAY_AUTH_MODE", "token")
+        with own_token():
+            assert "RAY_AUTH_TOKEN" not in os.environ  # the one that is saved is taken
+    finally:
+        monkeypatch.undo()
+        loader.reset_cache()
+    assert dict(os.environ) == before
 
 
 def test_a_lost_node_costs_only_time(tmp_path, rng) -> None:
@@ -501,8 +588,8 @@ def test_a_cluster_of_another_version_is_told(monkeypatch) -> None:
     """The words of Ray's own check, which compares the two versions when a program connects."""
     from ray._private.utils import check_version_info
 
-    cluster = RayCluster(address="auto")
-    monkeypatch.setattr(cluster, "_check_reachable", lambda: None)
+    connection = Connection("auto", None)
+    monkeypatch.setattr(connection, "_check_reachable", lambda: None)
 
     def init(**_):
         check_version_info({"ray_version": "2.1.0", "python_version": "3.9.1"}, "this process")
@@ -511,7 +598,7 @@ def test_a_cluster_of_another_version_is_told(monkeypatch) -> None:
     with pytest.raises(
         PareError, match=r"(?s)at auto runs another version of Ray or Python: .*2.1.0.*Install the same"
     ):
-        cluster._connect(ray)
+        connection._connect(ray)
 
 
 def test_without_ray_the_command_says_how_to_install_it(tmp_path, wide) -> None:

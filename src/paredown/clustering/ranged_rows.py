@@ -18,7 +18,7 @@ from paredown.clustering.kernels import CentroidSearch, load_search, search_arra
 from paredown.clustering.lloyd import Rows
 from paredown.clustering.passes import ClusterSums, Indices, coordinates, merge_sums, sums_memory
 from paredown.engines import Engine, fold
-from paredown.engines.base import find_function, group_count, groups_of, most_values
+from paredown.engines.base import find_function, group_size, groups_of, most_values
 from paredown.errors import PareError
 from paredown.ids import hash_ids
 from paredown.progress import Track, silent
@@ -156,7 +156,7 @@ def _name(ranges: Sequence[RowRange]) -> str:
 
 def gathered_bytes(total: int, ranges: int, workers: int) -> int:
     """What a worker holds of parts that are gathered, at most: a range may have a few more than its share."""
-    return math.ceil(_MORE_THAN_FAIR * total / group_count(ranges, workers))
+    return math.ceil(_MORE_THAN_FAIR * total * group_size(ranges, workers) / ranges)
 
 
 def _in_order(parts: list[tuple[NDArray[np.uint64], Rows]], size: int, dim: int) -> Rows:

@@ -237,7 +237,7 @@ def _each(look: Callable[[Path], T], files: Sequence[Path]) -> Iterator[T]:
 
 def read_shard(file: Path) -> dict[str, Any] | None:
     """What the table beside a shard says of it: `rows`, `dim` and, if a version that noted them wrote it, `settings`,
-    `sha256` and `skipped`. None if the shard is not there or not whole."""  # noqa: D205, D209
+    `sha256` and `skipped`. None if the shard is not there or not whole, or is a copy of another."""  # noqa: D205, D209
     try:
         table = pq.read_metadata(arrow_input(file.with_suffix(".parquet")))
         with file.open("rb") as stream:
@@ -251,7 +251,7 @@ def read_shard(file: Path) -> dict[str, Any] | None:
         if is_storage_error(error):
             raise storage_error(file, error) from error
         return None
-    if len(header.shape) != 2 or header.shape[0] != table.num_rows:
+    if len(header.shape) != 2 or header.shape[0] != table.num_rows or noted.pop("shard", file.name) != file.name:
         return None
     return {"rows": table.num_rows, "dim": header.shape[1], "skipped": skipped} | noted
 
@@ -282,7 +282,8 @@ def write_shard(
     with write_whole(file, output=folder) as part:
         with part.open("wb") as stream:
             np.save(stream, vectors)
-        noted = {"settings": digest(settings), "sha256": file_digest(part), "skipped": encoded.skipped}
+        noted = {"shard": file.name, "settings": digest(settings), "sha256": file_digest(part)}
+        noted |= {"skipped": encoded.skipped}
         table = pa.table(columns).replace_schema_metadata({_SHARD_KEY: json.dumps(noted).encode()})
         with write_whole(file.with_suffix(".parquet"), output=folder) as beside:
             pq.write_table(table, beside, **PARQUET_OPTIONS)

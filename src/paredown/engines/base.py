@@ -10,7 +10,8 @@ from paredown.workers import Outcome
 
 T = TypeVar("T")
 
-_GROUPS_PER_WORKER = 4  # in which the jobs of a fold are given out: few messages, and no worker is idle for long
+_GROUPS_PER_WORKER = 4  # of full size, at most, in which the jobs of a fold are given out: few messages
+_SMALL_SHARE = 4  # part of the jobs that are given out last, in groups smaller by as much
 
 
 class Engine(Protocol):
@@ -34,7 +35,7 @@ class Engine(Protocol):
         ...
 
     def fold_groups(self, groups: Sequence[Sequence[Any]], common: dict[str, Any], memory: int) -> Any:
-        """`fold_group(common, group)` for each group, combined as `combined` does."""
+        """The values of all jobs, combined as `combined` does; each group is a whole branch of that tree."""
         ...
 
     def check_places(self, read: Sequence[str], write: str | None) -> None:
@@ -61,12 +62,23 @@ def fold(
 
 
 def groups_of(jobs: Sequence[T], workers: int) -> list[Sequence[T]]:
-    """Jobs in the groups in which they are given out."""
-    size = _group_size(len(jobs), workers)
-    return [jobs[first : first + size] for first in range(0, len(jobs), size)]
+    """Jobs in the groups in which they are given out, each a whole branch of the tree.
+
+    The last quarter goes out in smaller groups, so that no worker waits long for the others at the end.
+    """
+    starts = _group_starts(len(jobs), workers)
+    return [jobs[first:end] for first, end in zip(starts, [*starts[1:], len(jobs)], strict=True)]
 
 
-def _group_size(jobs: int, workers: int) -> int:
+def _group_starts(jobs: int, workers: int) -> list[int]:
+    size = group_size(jobs, workers)
+    large = jobs - jobs // _SMALL_SHARE
+    large -= large % size
+    return [*range(0, large, size), *range(large, jobs, max(1, size // _SMALL_SHARE))]
+
+
+def group_size(jobs: int, workers: int) -> int:
+    """The most jobs of a group."""
     size = 1
     while size * _GROUPS_PER_WORKER * workers < jobs:
         size *= 2
@@ -80,7 +92,7 @@ def fold_messages(jobs: int, workers: int) -> int:
 
 def group_count(jobs: int, workers: int) -> int:
     """In how many groups so many jobs are given out."""
-    return -(-jobs // _group_size(jobs, workers))
+    return len(_group_starts(jobs, workers))
 
 
 def most_values(jobs: int, workers: int) -> int:
@@ -88,11 +100,11 @@ def most_values(jobs: int, workers: int) -> int:
 
     Of a group, one for each level of its branch of the tree, and a new one; of a pair, both and their sum.
     """
-    size = _group_size(jobs, workers)
+    size = group_size(jobs, workers)
     return max(min(jobs, size).bit_length(), 3 if jobs > size else 1)
 
 
-def fold_group(common: dict[str, Any], jobs: Sequence[Any]) -> Any:
+def fold_group(common: dict[str, Any], jobs: Iterable[Any]) -> Any:
     """The values of a few jobs, combined."""
     function = find_function(common["function"])
 

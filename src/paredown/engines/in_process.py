@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from itertools import chain
 from typing import Any
 
-from paredown.engines.base import combined, find_function, fold_group
+from paredown.engines.base import find_function, fold_group
 from paredown.workers import Outcome
 
 
@@ -25,7 +26,7 @@ class InProcess:
 
     def fold_groups(self, groups: Sequence[Sequence[Any]], common: dict[str, Any], memory: int) -> Any:
         """See `Engine`."""
-        return combined(find_function(common["combine"]), (fold_group(common, group) for group in groups))
+        return fold_group(common, chain.from_iterable(groups))
 
     def check_places(self, read: Sequence[str], write: str | None) -> None:
         """Nothing to prove: outputs are checked before any work."""

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from paredown.engines.base import job_name
@@ -113,25 +114,35 @@ class Tasks:
 
 
 class FoldTree:
-    """Which values of a fold are there, and which can be made: by height, groups being at 0, and place."""
+    """Which values of a fold are there, and which can be made: by height, jobs being at 0, and place.
 
-    def __init__(self, groups: int) -> None:
-        self.widths = [groups]
+    Args:
+        sizes: jobs of each group, which are whole branches of the tree.
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.widths = [sum(sizes)]
         while self.widths[-1] > 1:
             self.widths.append(-(-self.widths[-1] // 2))
         self.root = (len(self.widths) - 1, 0)
-        self.ready = deque((0, place) for place in range(groups))
+        ends = accumulate(sizes)
+        self._groups = {_branch(end, size): group for group, (end, size) in enumerate(zip(ends, sizes, strict=True))}
+        self.ready = deque(self._groups)
         self.values: dict[tuple[int, int], Any] = {}
+
+    def group(self, node: tuple[int, int]) -> int | None:
+        """The number of the group that a node is; None of one that is combined of two others."""
+        return self._groups.get(node)
 
     def pair(self, node: tuple[int, int]) -> tuple[Any, Any]:
         """The values that a node is combined of."""
         height, place = node
         return self.values[height - 1, 2 * place], self.values[height - 1, 2 * place + 1]
 
-    def groups(self, node: tuple[int, int]) -> range:
-        """The groups below a node."""
+    def below(self, node: tuple[int, int]) -> list[tuple[int, int]]:
+        """The groups below a node, or the one that it is."""
         height, place = node
-        return range(place << height, min((place + 1) << height, self.widths[0]))
+        return [other for other in self._groups if place << height <= other[1] << other[0] < (place + 1) << height]
 
     def add(self, node: tuple[int, int], value: Any) -> None:
         """A value is there, and what it was made of is needed no more; its pair comes first, to free theirs."""
@@ -146,13 +157,18 @@ class FoldTree:
     def repeat(self, node: tuple[int, int]) -> None:
         """Values that a node is made of are lost: its groups are to be done again."""
         self._drop(node)
-        self.ready.extend((0, place) for place in self.groups(node))
+        self.ready.extend(self.below(node))
 
     def _drop(self, node: tuple[int, int]) -> None:
         height, place = node
-        for depth in range(height + 1):
-            for below in range(place << depth, (place + 1) << depth):
-                self.values.pop((height - depth, below), None)
+        for old in (node, (height - 1, 2 * place), (height - 1, 2 * place + 1)):
+            self.values.pop(old, None)
+
+
+def _branch(end: int, size: int) -> tuple[int, int]:
+    """The node of a tree under which are so many jobs, up to this one."""
+    height = (size - 1).bit_length()
+    return height, (end - size) >> height
 
 
 def fold_in_tasks(
@@ -169,13 +185,14 @@ def fold_in_tasks(
     """
     if not groups:
         return None
-    tree = FoldTree(len(groups))
+    tree = FoldTree([len(group) for group in groups])
     losses: Counter[tuple[int, int]] = Counter()  # a node that is lost may hold the values of many
     with Tasks(ray, keep=True) as tasks:
         while True:
             while tree.ready and len(tasks) < most:
                 node = tree.ready.popleft()
-                begin = partial(join, *tree.pair(node)) if node[0] else partial(leaf, groups[node[1]])
+                group = tree.group(node)
+                begin = partial(join, *tree.pair(node)) if group is None else partial(leaf, groups[group])
                 tasks.start(node, begin)
             if tasks:
                 node, value, error = tasks.wait()
@@ -191,8 +208,8 @@ def fold_in_tasks(
                 losses[node] += 1
                 tree.repeat(node)
             else:
-                places = tree.groups(node)
-                raise PareError(f"{_place(error, groups[places[0]], groups[places[-1]])}: {reason(error)}") from error
+                below = [groups[tree.group(each) or 0] for each in tree.below(node)]
+                raise PareError(f"{_place(error, below[0], below[-1])}: {reason(error)}") from error
 
 
 def _is_lost_value(error: Exception) -> bool:

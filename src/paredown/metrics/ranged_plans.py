@@ -6,6 +6,7 @@ not need. Of an approximate search, which finds out on the data how many groups 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -23,7 +24,7 @@ from paredown.clustering.lloyd import (
 )
 from paredown.clustering.passes import sums_memory
 from paredown.clustering.ranged_rows import gathered_bytes
-from paredown.engines.base import fold_messages, group_count, most_values
+from paredown.engines.base import fold_messages, group_count, group_size, most_values
 from paredown.metrics.prototypes import AGREEMENT_ROWS, default_k
 from paredown.sources.row_ranges import rows_per_range
 from paredown.units import format_size
@@ -125,7 +126,7 @@ class Pieces:
 
     def in_a_fold(self, value: int) -> int:
         """Bytes of values that are combined: those a task holds, and those a worker has left in the object store."""
-        left = -(-group_count(self.ranges, self.workers) // self.workers)
+        left = math.ceil(self.ranges / group_size(self.ranges, self.workers) / self.workers)
         return value * (most_values(self.ranges, self.workers) + left)
 
     def in_a_gathering(self, total: int) -> int:

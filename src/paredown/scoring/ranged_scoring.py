@@ -70,6 +70,7 @@ from paredown.version import __version__
 
 _MODEL = "_model.npz"
 _TABLE = re.compile(r"[0-9]{6,}\.parquet")
+_RANGE_KEY = b"paredown_range"  # in the metadata of a table: its own name
 _FITTING = "_fitting"  # folder of the passes of k-means that are done
 _RECORDS = (SCORES_SETTINGS, SCORES_SETTINGS.removeprefix("_"))  # by which a folder is known whose mark is damaged
 _JOB_MEMORY = 2**29  # of a range of rows that is scored, with its kernel
@@ -211,7 +212,14 @@ def _is_begun(out: Path) -> bool:
 
 
 def finish(out: Path, ranges: list[RowRange], request: str) -> ScoreTable:
-    """Note that all ranges are there."""
+    """Note that all ranges are there, and nothing that would pass for another one."""
+    expected = {_table(out, each).name for each in ranges}
+    others = sorted(file.name for file in out.glob("*.parquet") if file.name not in expected)
+    if others:
+        raise PareError(
+            f"{out} also holds {few(others)}, which is none of its {len(ranges):,} tables; move it away, and run the "
+            "same command again."
+        )
     rows = sum(piece.rows for each in ranges for piece in each.pieces)
     remove_folder(beside_tables(out, _FITTING))
     noted = {"paredown": __version__, "request": request, "tables": len(ranges), "rows": rows}
@@ -258,11 +266,11 @@ def _is_done(out: Path, rows: RowRange, request: str) -> bool:
     """Whether the table of a range is there, whole and of these settings."""
     file = _table(out, rows)
     try:
-        return (
-            file.exists()
-            and provenance_in(file).get("request") == request
-            and pq.read_metadata(arrow_input(file)).num_rows == sum(piece.rows for piece in rows.pieces)
-        )
+        if not file.exists() or provenance_in(file).get("request") != request:
+            return False
+        found = pq.read_metadata(arrow_input(file))
+        of_range = (found.metadata or {}).get(_RANGE_KEY) == file.name.encode()  # not a copy of another
+        return of_range and found.num_rows == sum(piece.rows for piece in rows.pieces)
     except StorageError:
         raise
     except (PareError, OSError, ValueError) as error:
@@ -381,8 +389,10 @@ def score_range(common: dict[str, Any], rows: RowRange) -> int:
         common["record"],
     )
     out = as_place(common["out"])
-    with write_whole(_table(out, rows), output=out) as part:
-        pq.write_table(scores_table(scores), part, **PARQUET_OPTIONS)
+    file, table = _table(out, rows), scores_table(scores)
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), _RANGE_KEY: file.name.encode()})
+    with write_whole(file, output=out) as part:
+        pq.write_table(table, part, **PARQUET_OPTIONS)
     return len(scores)
 
 

@@ -87,6 +87,8 @@ SETTINGS = [
         "--quota equal fixes how many examples of each class are kept, so a floor (--balance 0.3) has no effect",
     ),
     ("prune images -o out --mix-random 2", "--mix-random must be in [0, 1], got 2."),
+    ("prune images -o out --drop-hardest 0.1", "--drop-hardest 0.1 has no effect with --strategy hard; leave out one"),
+    ("score images -o s.parquet --metric=", "unknown metric ''; available: "),
     ("prune images -o out --metric prototipes", "Did you mean 'prototypes'?"),
     ("prune images -o out --encoder dinno", "unknown encoder 'dinno'"),
     ("prune images -o out --encoder onnx:none.onnx", "onnx:none.onnx: there is no such file"),
@@ -249,6 +251,10 @@ SOURCES = [
     ("sweep large.toml -o out", "[grid] initial_size asks for 999 examples, and x.npy has 30; leave out the larger"),
     ("score x.npy -o s.parquet --column id=name", "x.npy: it has no columns to choose from; leave out --column."),
     ("score mnits:images -o s.parquet", "there is no such file or folder. Did you mean 'mnist:images'?"),
+    (
+        "score y.npy -o s.parquet --on-error skip",
+        "read from it: y.npy: embeddings must be a (rows, dimensions)",
+    ),
     ("plan x.npy --k 31", "--k must be between 1 and the number of examples, 30; got 31."),
 ]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from paredown.errors import PareError, argument, fraction_hint, unknown_name
 from paredown.selection.floors import Quota, class_floors, class_quotas
-from paredown.selection.strategies import STRATEGIES
+from paredown.selection.strategies import DROPPING, STRATEGIES
 
 
 class Places(NamedTuple):
@@ -93,7 +93,7 @@ class SelectionSettings:
     def window_notes(self, n: int) -> list[str]:
         """What a user should know where fewer of the hardest can be left out than was asked for."""
         _, dropped = self.kept_and_dropped(n)
-        if self.strategy not in ("window", "stratified") or dropped == round(self.drop_hardest * n):
+        if self.strategy not in DROPPING or dropped == round(self.drop_hardest * n):
             return []
         return [
             f"only the hardest {100 * dropped / n:.3g} % are dropped first, not {100 * self.drop_hardest:.3g} %, "

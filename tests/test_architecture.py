@@ -70,7 +70,8 @@ def imports(tree: ast.AST) -> list[tuple[str, str, bool]]:
                 continue
             if isinstance(child, ast.Import):
                 found.extend((alias.name, "", top) for alias in child.names)
-            elif isinstance(child, ast.ImportFrom) and child.module:
+            elif isinstance(child, ast.ImportFrom):
+                assert child.module and not child.level, "imports name the whole module"  # noqa: PT018
                 found.extend((child.module, alias.name, top) for alias in child.names)
             visit(child, top and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
 
@@ -150,6 +151,16 @@ def test_no_two_modules_import_each_other() -> None:
 def test_a_file_name_occurs_once() -> None:
     names = [file.name for file in FILES if file.name not in ("__init__.py", "base.py")]
     assert sorted(names) == sorted(set(names))
+
+
+def test_no_ten_lines_stand_in_two_places() -> None:
+    places: dict[tuple[str, ...], list[str]] = {}
+    for file in FILES:
+        lines = [(number, line.strip()) for number, line in enumerate(file.read_text().splitlines(), 1) if line.strip()]
+        for first in range(len(lines) - 9):
+            run = tuple(line for _, line in lines[first : first + 10])
+            places.setdefault(run, []).append(f"{file.relative_to(SOURCE)}:{lines[first][0]}")
+    assert [where for where in places.values() if len(where) > 1] == []
 
 
 def test_a_breach_would_be_noticed(tmp_path: Path) -> None:

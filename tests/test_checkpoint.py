@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -73,6 +74,16 @@ def test_other_settings_are_refused(change, named, digits, tmp_path, small_parts
     )
     with pytest.raises(PareError, match=r"settings: the data have changed"):
         pdn.score(digits[0] + 1, **options)
+
+
+def test_parts_from_before_the_name_of_the_encoder_was_recorded_are_used(image_folder, tmp_path) -> None:
+    options = {"encoder": "pixels", "checkpoint": tmp_path / "parts", "keep_checkpoint": True}
+    options |= {"metric": "el2n", "members": 1, "epochs": 1, "threads": 1}
+    scores = pdn.score(image_folder, **options)
+    assert scores.provenance["source"]["encoder_name"] == "pixels"
+    decided = json.loads((tmp_path / "parts" / "0" / "settings.json").read_text())
+    assert "encoder_name" not in decided["source"]  # as in the records of runs that were begun before
+    assert decided["source"]["encoder"] == scores.provenance["source"]["encoder"]
 
 
 def test_small_work_leaves_no_folder(digits, tmp_path, monkeypatch) -> None:

@@ -62,10 +62,16 @@ def check_known(kind: str, given: str, known: Collection[str], *, aliases: Mappi
 def unknown_name(kind: str, given: str, known: Iterable[str], *, aliases: Mapping[str, str] | None = None) -> PareError:
     """An error for a misspelt name that lists what exists and suggests the nearest; `aliases` are known to mean one."""
     names = sorted(known)
-    alias = (aliases or {}).get(given.lower())
-    near = [alias] if alias in names else get_close_matches(given, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    near = near_name(given, names, aliases=aliases)
+    hint = f" Did you mean {near!r}?" if near else ""
     return PareError(f"unknown {kind} {given!r}; available: {', '.join(names)}.{hint}")
+
+
+def near_name(given: str, known: Iterable[str], *, aliases: Mapping[str, str] | None = None) -> str | None:
+    """The name that was meant by a misspelt one, also of an alias, if any is near."""
+    meant = {**(aliases or {}), **{name.lower(): name for name in known}}
+    near = get_close_matches(given.lower(), meant, n=1)
+    return meant[near[0]] if near else None
 
 
 @contextmanager

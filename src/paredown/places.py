@@ -97,12 +97,12 @@ def real(given: str | os.PathLike[str]) -> Path:
     return path if is_remote(path) else Path(os.path.realpath(path))
 
 
-def nothing_at(given: str | os.PathLike[str], what: str = "file or folder") -> PareError:
+def nothing_at(given: str | os.PathLike[str], what: str = "file or folder", *, hint: str = "") -> PareError:
     """What to say of a place where nothing is; raised at once where there is not even a bucket, or no access to it."""
     path = as_place(given)
     if is_remote(path):
         path.check_bucket()  # type: ignore[attr-defined]
-    return PareError(f"{given}: there is no such {what}.")
+    return PareError(f"{given}: there is no such {what}.{hint}")
 
 
 def arrow_input(given: str | os.PathLike[str]) -> Any:

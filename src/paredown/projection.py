@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.progress import Track, silent
 from paredown.threads import one_blas_thread
 
@@ -85,8 +85,7 @@ def project(
 
 def fit_projection(landmarks: NDArray[np.floating], *, seed: int = 0, method: Method = "auto") -> Projection:
     """Lay out rows in a plane; `project` and maps of larger sources place the others."""
-    if method not in LAYOUTS:
-        raise unknown_name("projection", method, LAYOUTS)
+    check_known("projection", method, LAYOUTS)
     if method == "pacmap" and find_spec("pacmap") is None:
         raise PareError("PaCMAP needs an extra: pip install 'paredown[report]'.")
     with one_blas_thread():

@@ -34,6 +34,10 @@ def files(tmp_path: Path, image_folder: Path) -> Path:
     (tmp_path / "sweep.toml").write_text(
         '[data]\nsource = "x.npy"\nlabels = "y.npy"\ntest = "x.npy"\ntest_labels = "y.npy"\n'
     )
+    data = 'source = "x.npy"\ntest = "x.npy"\n'
+    grid = "[grid]\ninitial_size = [999]\nkeep_fraction = [0.5]\n"
+    (tmp_path / "unlabelled.toml").write_text(f"[data]\n{data}{grid}")
+    (tmp_path / "large.toml").write_text(f'[data]\n{data}labels = "y.npy"\ntest_labels = "y.npy"\n{grid}')
     return tmp_path
 
 
@@ -83,6 +87,8 @@ SETTINGS = [
         "--quota equal fixes how many examples of each class are kept, so a floor (--balance 0.3) has no effect",
     ),
     ("prune images -o out --mix-random 2", "--mix-random must be in [0, 1], got 2."),
+    ("prune images -o out --drop-hardest 0.1", "--drop-hardest 0.1 has no effect with --strategy hard; leave out one"),
+    ("score images -o s.parquet --metric=", "unknown metric ''; available: "),
     ("prune images -o out --metric prototipes", "Did you mean 'prototypes'?"),
     ("prune images -o out --encoder dinno", "unknown encoder 'dinno'"),
     ("prune images -o out --encoder onnx:none.onnx", "onnx:none.onnx: there is no such file"),
@@ -102,7 +108,17 @@ SETTINGS = [
     ("prune images -o file/out", "is not a folder"),
     ("prune images -o file --overwrite", "file is a file, but a folder would be written there"),
     ("prune images -o out --keep-fracton 0.5", "--keep-fraction"),
-    ("prnue images -o out", "Did you mean 'prune'?"),
+    ("prnue images -o out", "error: no such command 'prnue'. Did you mean 'prune'?"),
+    ("prune images", "error: missing option '-o'"),
+    ("prune images -o out --keep-fraction half", "--keep-fraction must be a number, got 'half'."),
+    ("score images -o s.parquet --k many", "--k must be a whole number, got 'many'."),
+    ("score images -o s.parquet --epochs 3", "metric 'prototypes' has no option --epochs; its options: k"),
+    ("score images -o s.parquet --pseudo-labels", "metric 'prototypes' has no option --pseudo-labels;"),
+    ("embed images -o out --epochs 3", "--epochs 3 is for training an encoder; leave it out, or add --train-encoder"),
+    ("embed images -o out --no-flip", "--no-flip is for training an encoder"),
+    ("embed images -o out --encoder pixels --image-size 64", "its own size; leave out --image-size 64."),
+    ("export x -o out --to hff", "Did you mean 'huggingface'?"),
+    ("plan --rows 100 --dim 8 --k 101", "--k must be between 1 and the number of examples, 100; got 101."),
     ("compare x.parquet -o x.pdf", "unsupported file type '.pdf'; supported: .png, .html"),
     ("report x.parquet -o x.pdf", "a report is an HTML file; name it x.html"),
     ("compare x.parquet -o taken.png --strategy hrad", "Did you mean 'hard'?"),
@@ -231,6 +247,15 @@ SOURCES = [
     ("embed images -o out --labels short.npy", "7"),
     ("embed x.npy -o out", "these are already embeddings"),
     ("sweep sweep.toml -o out", "grid"),
+    ("sweep unlabelled.toml -o out", "x.npy has no labels, and a sweep measures accuracy; give [data] labels."),
+    ("sweep large.toml -o out", "[grid] initial_size asks for 999 examples, and x.npy has 30; leave out the larger"),
+    ("score x.npy -o s.parquet --column id=name", "x.npy: it has no columns to choose from; leave out --column."),
+    ("score mnits:images -o s.parquet", "there is no such file or folder. Did you mean 'mnist:images'?"),
+    (
+        "score y.npy -o s.parquet --on-error skip",
+        "read from it: y.npy: embeddings must be a (rows, dimensions)",
+    ),
+    ("plan x.npy --k 31", "--k must be between 1 and the number of examples, 30; got 31."),
 ]
 
 

@@ -296,5 +296,5 @@ def test_images_that_are_decoded_while_training_must_be_seen(tmp_path, image_fol
     grid = {"initial_size": [40], "keep_fraction": [0.5], "strategy": ["easy"], "metric": ["el2n"], "seeds": 1}
     config = {"data": {"source": str(image_folder), "test": str(image_folder)}, "grid": grid}
     data = read_settings({**config, "student": {"recipe": "tiny_cnn"}}).data
-    sweep_data.prepare_data(data, {"images": find_recipe("tiny_cnn")}, tmp_path / "data")
+    sweep_data.prepare_data(data, sweep_data.open_sources(data), {"images": find_recipe("tiny_cnn")}, tmp_path / "data")
     assert sweep_data.streamed_sources(tmp_path / "data") == [str(image_folder)]

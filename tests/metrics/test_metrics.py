@@ -406,7 +406,7 @@ def test_density_of_a_new_row_beyond_all_others_is_the_highest_of_its_cluster() 
         ({"k": 11}, r"k must be between 1 and the number of examples, 10; got 11"),
         ({"k": 0}, r"k must be between 1 and the number of examples, 10; got 0"),
         ({"kk": 3}, r"metric 'prototypes' has no option 'kk'; its options: k, "),
-        ({"metric": "random", "k": 3}, r"metric 'random' has no option 'k'; its options: none"),
+        ({"metric": "random", "k": 3}, r"metric 'random' has no option k; its options: none"),
         (
             {"metric": "supervised_prototypes"},
             r"metric 'supervised_prototypes' needs labels, but array has none; give them with labels=",

@@ -29,7 +29,7 @@ from paredown.sweeps import jobs as jobs_module
 from paredown.sweeps.jobs import student_steps
 from paredown.sweeps.settings import GridSettings
 from paredown.sweeps.summary import compare_with_random, curves_by_way
-from paredown.sweeps.sweep_data import initial_rows, initial_source, open_data, prepare_data
+from paredown.sweeps.sweep_data import initial_rows, initial_source, open_data, open_sources, prepare_data
 from paredown.training import StreamedExamples, find_recipe
 from paredown.workers import Outcome
 
@@ -286,7 +286,8 @@ def test_rows_of_streamed_images_are_a_source(
     sources = {}
     for copied in (2**30, 1000):
         monkeypatch.setattr("paredown.sweeps.sweep_data._COPIED", copied)
-        prepare_data(settings.data, {"images": settings.student.resolve()}, tmp_path / str(copied))
+        recipes = {"images": settings.student.resolve()}
+        prepare_data(settings.data, open_sources(settings.data), recipes, tmp_path / str(copied))
         sources[copied] = initial_source(open_data(tmp_path / str(copied) / "images")[0], rows)
     mapped, streamed = sources[2**30], sources[1000]
     assert isinstance(streamed, ImageSource)

@@ -13,12 +13,14 @@ from paredown.cli.app import JsonOption, OutFolder, advanced_option, app, positi
 from paredown.cli.engine_options import EmbedEngineOptions, Shard
 from paredown.cli.source_options import SourceOptions, show_skipped, show_warnings
 from paredown.cli.terminal import emit, progress_bar, say
-from paredown.errors import PareError, check_least
+from paredown.errors import PareError, argument, check_least
 from paredown.text import quoted
 
 if TYPE_CHECKING:
     from paredown.embeddings.encoders.simclr import SimCLR
     from paredown.sources import Source
+
+_EPOCHS = 30  # of --train-encoder
 
 
 @app.command(epilog="Example: `paredown embed photos -o embeddings --encoder efficientnet_lite0`")
@@ -49,7 +51,7 @@ def embed(
             "First train a small encoder on these images, without labels (SimCLR), and save it in this file.",
         ),
     ] = None,
-    epochs: Annotated[int, training_option("N", "Epochs of --train-encoder.")] = 30,
+    epochs: Annotated[int, training_option("N", "Epochs of --train-encoder.")] = _EPOCHS,
     flip: Annotated[
         bool,
         training_option(None, "Whether --train-encoder treats mirror images as the same; not for text or digits."),
@@ -88,6 +90,9 @@ def embed(
     )
     if train_encoder is not None:
         _check_training(train_encoder, encoder, epochs, shard)
+    elif epochs != _EPOCHS or not flip:
+        given = argument("epochs", epochs) if flip else "--no-flip"
+        raise PareError(f"{given} is for training an encoder; leave it out, or add --train-encoder FILE.onnx.")
     options.check()
     (opened,) = options.open([source])
     start = time.perf_counter()

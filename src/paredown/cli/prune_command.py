@@ -24,7 +24,7 @@ from paredown.cli.report_command import check_report_name, report_result, show_r
 from paredown.cli.scoring_options import ScoringOptions, announce, ready_encoder, show_scoring
 from paredown.cli.source_options import IdFile, Sources, TrustSource, read_column, show_warnings
 from paredown.cli.terminal import TextTable, aside, compose, emit, progress_bar, say
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
 from paredown.text import quoted
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def prune(
     from paredown.pruning import check_finished
     from paredown.pruning import prune as prune_source
     from paredown.score_files import is_scores
-    from paredown.selection import SelectionSettings
+    from paredown.selection import DROPPING, SelectionSettings
 
     checkpoint = parts_folder(out)
     check_distinct(out, scoring.embeddings, scoring.save_model, report)
@@ -95,6 +95,9 @@ def prune(
     where.check()
     settings: dict[str, Any] = vars(selecting) | {"keep_fraction": keep_fraction, "seed": scoring.seed}
     SelectionSettings(**{**settings, "balance": selecting.balance or 0.0}).check()
+    if selecting.strategy not in DROPPING and selecting.drop_hardest != SelectionSettings.drop_hardest:
+        given = argument("drop_hardest", selecting.drop_hardest)
+        raise PareError(f"{given} has no effect with --strategy {selecting.strategy}; leave out one of them.")
     if not overwrite:
         check_finished(out, {name: settings[name] for name in ("keep_fraction", "strategy", "quota", "seed")})
     source: Any = sources[0]

@@ -116,10 +116,14 @@ def _explain_usage(error: Any) -> None:
         known = [option for param in error.ctx.command.params for option in param.opts]
         near = near_options(error.option_name, known)
         message = f"no such option: {error.option_name}." + (f" Did you mean {' or '.join(near)}?" if near else "")
+    elif hasattr(error.__cause__, "errors"):  # of pydantic, which typer reads values with: without what was given
+        found = error.__cause__.errors()[0]
+        wanted = {"int_parsing": "a whole number", "float_parsing": "a number"}.get(found["type"], "of another kind")
+        message = f"{error.param.opts[-1]} must be {wanted}, got {found['input']!r}."
     if error.ctx is not None:
         aside("{}", error.ctx.get_usage())
         aside("[dim]Try '{} {}' for help.[/]", error.ctx.command_path, error.ctx.help_option_names[0])
-    _complain(message)
+    _complain(message[:1].lower() + message[1:])
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -85,7 +85,8 @@ class ScoringOptions(SourceOptions):
         from paredown.scoring.saved_models import read_model
 
         model = None if self.model is None else read_model(self.model)
-        names = self.metric or (DEFAULT_METRIC if model is None else model.metric)
+        default = DEFAULT_METRIC if model is None else model.metric
+        names = default if self.metric is None else self.metric
         return [name.strip() for name in names.split(",")], model
 
     def metric_options(self, metrics: list[str]) -> dict[str, Any]:

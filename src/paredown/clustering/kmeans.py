@@ -332,10 +332,8 @@ class KMeans:
 
     def check(self, n: int, dim: int) -> None:
         """Raise at what makes no sense for n rows of so many dimensions."""
-        k = self.k
         check_known("method of k-means", self.method, METHODS)
-        if not 1 <= k <= n:
-            raise PareError(f"{argument('k')} must be between 1 and the number of examples, {n}; got {k}.")
+        check_k(self.k, n)
         check_least(1, restarts=self.restarts, iterations=self.iterations)
         check_least(1, sample_per_centroid=self.sample_per_centroid, probes=self.probes)
         if self.probes is not None and self.kernel != "auto":
@@ -353,18 +351,24 @@ class KMeans:
                 f"centroids to start from leave nothing to restart; leave out {argument('restarts')}, or "
                 f"{argument('start')}."
             )
-        if self.start is not None and self.start.shape != (k, dim):
+        if self.start is not None and self.start.shape != (self.k, dim):
             given = f"{self.start.shape[0]} of {self.start.shape[1]} dimensions"
             raise PareError(
-                f"the centroids to start from are {given}, and k = {k} of {dim} are wanted; start from another model, "
-                f"or leave out {argument('k')}."
+                f"the centroids to start from are {given}, and k = {self.k} of {dim} are wanted; start from another "
+                f"model, or leave out {argument('k')}."
             )
         needed = self.centroid_memory(dim)
         if needed > max(self.memory, _ALWAYS):
             raise PareError(
-                f"clustering with k = {k:,} centroids of {dim} dimensions takes about {format_size(needed)}, and "
+                f"clustering with k = {self.k:,} centroids of {dim} dimensions takes about {format_size(needed)}, and "
                 f"memory is {format_size(self.memory)}; raise {argument('memory')}, or lower {argument('k')}."
             )
+
+
+def check_k(k: int, n: int) -> None:
+    """Raise at a number of clusters that n examples cannot have."""
+    if not 1 <= k <= n:
+        raise PareError(f"{argument('k')} must be between 1 and the number of examples, {n}; got {k}.")
 
 
 def _streamed(source: VectorSource | RangedEmbeddings, size: int, seed: int) -> FittingRows:

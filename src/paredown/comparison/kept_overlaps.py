@@ -13,7 +13,7 @@ from paredown.ids import hash_ids
 from paredown.scores import Labels
 from paredown.selection.floors import keep_in_order
 from paredown.selection.selection_settings import SelectionSettings
-from paredown.selection.strategies import STRATEGIES
+from paredown.selection.strategies import DROPPING, STRATEGIES
 
 
 def kept_overlaps(
@@ -60,7 +60,7 @@ def _kept_sets(
     sets = []
     for options in settings:
         _, dropped = options.kept_and_dropped(len(values))
-        key = (options.strategy, dropped if options.strategy in ("window", "stratified") else 0)
+        key = (options.strategy, dropped if options.strategy in DROPPING else 0)
         if key not in orders:
             orders[key] = STRATEGIES[options.strategy](values, ties, dropped)
         places, _ = options.places(counts)

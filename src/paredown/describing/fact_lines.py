@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from paredown.display import shorten
+from paredown.selection.strategies import DROPPING
 from paredown.units import format_size
 
 _SHOWN = 8  # values of a list
@@ -53,7 +54,7 @@ def _kept(facts: Mapping[str, Any]) -> str:
         how.append(f"{kept['quota']} quota per {per}")
     elif per and kept.get("balance"):
         how.append(f"floor {kept['balance']:g} per {per}")
-    if kept.get("drop_hardest") and kept.get("strategy") in ("window", "stratified"):
+    if kept.get("drop_hardest") and kept.get("strategy") in DROPPING:
         how.append(f"without the hardest {kept['drop_hardest']:.3g} of all")
     if kept.get("mix_random"):
         how.append(f"{kept['mix_random']:.3g} of them at random")

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paredown.display import Introduced
-from paredown.errors import PareError
+from paredown.errors import PareError, argument
+from paredown.metrics import OWN_FLAGS
 from paredown.option_types import check_value, parse_value
 from paredown.scores import Batch, Scored
 from paredown.training.recipes import Recipe, find_recipe
@@ -142,7 +143,8 @@ class Metric(Introduced):
         for option in given:
             if option not in self.options:
                 known = ", ".join(self.options) or "none"
-                raise PareError(f"metric {name!r} has no option {option!r}; its options: {known}.")
+                shown = argument(option) if option in OWN_FLAGS else repr(option)
+                raise PareError(f"metric {name!r} has no option {shown}; its options: {known}.")
 
     def own_options(self, shared: Mapping[str, Any]) -> dict[str, Any]:
         """Of options given for several metrics, those of this one: `k` is the prototypes' unless it makes labels."""

@@ -10,6 +10,7 @@ from typing import Any
 from paredown.embeddings.encoders.known_encoders import is_encoder_name
 from paredown.metrics import OWN_FLAGS
 from paredown.metrics.k_sensitivity import KDependence, KSensitivity
+from paredown.selection.strategies import DROPPING
 from paredown.text import quoted
 
 _OF_THE_MACHINE = ("memory", "threads")  # options that decide no score
@@ -69,7 +70,7 @@ def commands_of(record: Mapping[str, Any], out: str) -> list[str]:
 def selection_options(recipe: Mapping[str, Any]) -> str:
     """The options of a selection but for what the page can change, as the command line has them."""
     found = f" --strategy {recipe['strategy']}"
-    if recipe["strategy"] in ("window", "stratified"):
+    if recipe["strategy"] in DROPPING:
         found += f" --drop-hardest {recipe['drop_hardest']}"
     if recipe["quota"] != "none":
         found += f" --quota {recipe['quota']}"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.evaluate import count_flops, count_training_flops
 from paredown.metrics import METRICS
 from paredown.metrics.subset_training import DEFAULT_MEMBERS
@@ -51,8 +51,7 @@ def rehearse(plan: FigurePlan) -> list[PlannedTraining]:
     for name, scoring in plan.scorings.items():
         groups: dict[Any, list[str]] = {}  # metrics that are read off the same networks
         for metric in scoring.metrics:
-            if metric not in METRICS:
-                raise unknown_name("metric", metric, METRICS)
+            check_known("metric", metric, METRICS)
             if "training" in METRICS[metric].needs:
                 groups.setdefault(METRICS[metric].together or metric, []).append(metric)
         for metrics in groups.values():

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known
 from paredown.files import check_apart, claim_folder, clear_below, file_digest, locked, write_whole
 from paredown.plots import check_available
 from paredown.progress import Track, silent
@@ -152,10 +152,8 @@ def rehearse_figures(
 def _checked(names: Iterable[str], size: str) -> list[str]:
     names = list(dict.fromkeys(names))
     for name in names:
-        if name not in FIGURES:
-            raise unknown_name("figure", name, FIGURES)
-    if size not in SIZES:
-        raise unknown_name("size", size, SIZES)
+        check_known("figure", name, FIGURES)
+    check_known("size", size, SIZES)
     return names
 
 

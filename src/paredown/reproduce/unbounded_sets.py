@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from paredown.deformed_images import Deformation, DeformedImages
 from paredown.files import write_whole
@@ -160,7 +161,7 @@ def _score(settings: UnboundedSettings, seed: int) -> dict[str, NDArray[Any]]:
         found[:, numbers] = labels[endless.rows(numbers)], teacher.votes(images)[0]
         for rows, logits in probes.logits(images):
             for kind in range(len(LABELS)):
-                own = _softmax(logits[kinds == kind])
+                own = softmax(logits[kinds == kind], axis=2)
                 scores[kind, numbers[rows]] = el2n(own, found[kind, numbers[rows]])
 
     testing, test_labels = _endless(settings, seed, _TESTING)
@@ -192,8 +193,3 @@ def _settings(common: dict[str, Any]) -> UnboundedSettings:
 
 def _flat(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return images.reshape(len(images), -1)
-
-
-def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    powers = np.exp(logits - logits.max(axis=2, keepdims=True))
-    return powers / powers.sum(axis=2, keepdims=True)

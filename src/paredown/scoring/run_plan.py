@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from paredown.clustering.kernels import KERNELS
+from paredown.clustering.kmeans import check_k
 from paredown.errors import PareError, argument, check_known, check_least
 from paredown.metrics import DEFAULT_METRIC
 from paredown.metrics.ranged_plans import Pieces, RunPlan
@@ -63,7 +64,9 @@ def plan_run(
             prototypes.
     """
     entry = check_ranged(metric)
-    check_least(1, rows=rows, dim=dim, workers=workers, k=k, classes=classes)
+    check_least(1, rows=rows, dim=dim, workers=workers, classes=classes)
+    if k is not None:
+        check_k(k, rows)
     check_known("kernel", kmeans.get("kernel", "auto"), KERNELS)
     memory, read_speed = parse_size(memory), float(parse_size(read_speed))
     if core_speed is not None and not 0 < core_speed < math.inf:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from paredown.checkpoint import unfinished
+from paredown.clustering.kmeans import check_k
 from paredown.embeddings import SHARD_SIZE, embed_to_score
 from paredown.embeddings.encoders import Encoder, encode
 from paredown.errors import PareError, argument
@@ -292,8 +293,8 @@ def _check_sources(
             _check_labels(source, metric, METRICS[metric].own_options(options))
         _check_kept(source, metrics, options, embeddings)
         k = options.get("k")
-        if k is not None and not 1 <= k <= len(source):
-            raise PareError(f"{argument('k')} must be between 1 and the number of examples, {len(source)}; got {k}.")
+        if k is not None:
+            check_k(k, len(source))
         if not fitted:
             check_arguments(metrics, source, options)
 

@@ -63,7 +63,10 @@ class Job:
         long = "training" in needs or (isinstance(source, VectorSource) and source.n_blocks > _PART_BATCHES)
         checkpoint = None
         if long and self.parts is not None:
-            checkpoint = Checkpoint(self.parts, settings, source=source.state(), trusted=self.trusted)
+            # Without the name of the encoder, which `encoder` describes, to finish runs begun before it was recorded.
+            known = {name: fact for name, fact in settings["source"].items() if name != "encoder_name"}
+            decided = settings | {"source": known}
+            checkpoint = Checkpoint(self.parts, decided, source=source.state(), trusted=self.trusted)
         if self.model is None:
             models = self._fitted(source, fit_settings, checkpoint)
         else:

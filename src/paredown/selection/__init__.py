@@ -14,11 +14,12 @@ from paredown.selection.floors import (
 from paredown.selection.selecting import DEFAULT_MEMORY, select
 from paredown.selection.selection import Selection
 from paredown.selection.selection_settings import SelectionSettings
-from paredown.selection.strategies import STRATEGIES
+from paredown.selection.strategies import DROPPING, STRATEGIES
 from paredown.selection.streamed import Limits, ScoreTable, open_table, select_streamed
 
 __all__ = [
     "DEFAULT_MEMORY",
+    "DROPPING",
     "PAPER_BALANCE",
     "STRATEGIES",
     "Limits",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paredown.errors import PareError, argument, fraction_hint, unknown_name
+from paredown.errors import PareError, argument, check_known, fraction_hint
 from paredown.selection.floors import Quota, class_floors, class_quotas
-from paredown.selection.strategies import STRATEGIES
+from paredown.selection.strategies import DROPPING, STRATEGIES
 
 
 class Places(NamedTuple):
@@ -41,28 +41,22 @@ class SelectionSettings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Real):
                 raise PareError(f"{argument(name)} must be a number, got {value!r}.")
-        if not 0 < self.keep_fraction <= 1:
-            hint = fraction_hint(self.keep_fraction)
-            raise PareError(f"{argument('keep_fraction')} must be in (0, 1], got {self.keep_fraction:g}.{hint}")
-        if self.strategy not in STRATEGIES:
-            raise unknown_name("strategy", self.strategy, STRATEGIES)
-        if not 0 <= self.balance <= 1:
-            raise PareError(
-                f"{argument('balance')} must be in [0, 1], got {self.balance:g}.{fraction_hint(self.balance)}"
-            )
-        if self.quota not in ("none", "proportional", "equal"):
-            raise unknown_name("quota", self.quota, ("none", "proportional", "equal"))
+        ranges = {
+            "keep_fraction": ("(0, 1]", 0 < self.keep_fraction <= 1),
+            "balance": ("[0, 1]", 0 <= self.balance <= 1),
+            "drop_hardest": ("[0, 1)", 0 <= self.drop_hardest < 1),
+            "mix_random": ("[0, 1]", 0 <= self.mix_random <= 1),
+        }
+        for name, (allowed, within) in ranges.items():
+            if not within:
+                given = getattr(self, name)
+                raise PareError(f"{argument(name)} must be in {allowed}, got {given:g}.{fraction_hint(given)}")
+        check_known("strategy", self.strategy, STRATEGIES)
+        check_known("quota", self.quota, get_args(Quota))
         if self.quota != "none" and self.balance > 0:
             raise PareError(
                 f"{argument('quota', self.quota)} fixes how many examples of each class are kept, so a floor "
                 f"({argument('balance', self.balance)}) has no effect; leave out one of them."
-            )
-        if not 0 <= self.drop_hardest < 1:
-            hint = fraction_hint(self.drop_hardest)
-            raise PareError(f"{argument('drop_hardest')} must be in [0, 1), got {self.drop_hardest:g}.{hint}")
-        if not 0 <= self.mix_random <= 1:
-            raise PareError(
-                f"{argument('mix_random')} must be in [0, 1], got {self.mix_random:g}.{fraction_hint(self.mix_random)}"
             )
         if self.seed < 0:
             raise PareError(f"{argument('seed')} must not be negative, got {self.seed}.")
@@ -93,7 +87,7 @@ class SelectionSettings:
     def window_notes(self, n: int) -> list[str]:
         """What a user should know where fewer of the hardest can be left out than was asked for."""
         _, dropped = self.kept_and_dropped(n)
-        if self.strategy not in ("window", "stratified") or dropped == round(self.drop_hardest * n):
+        if self.strategy not in DROPPING or dropped == round(self.drop_hardest * n):
             return []
         return [
             f"only the hardest {100 * dropped / n:.3g} % are dropped first, not {100 * self.drop_hardest:.3g} %, "

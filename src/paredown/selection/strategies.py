@@ -69,6 +69,7 @@ STRATEGIES: dict[str, Callable[[NDArray[Any], NDArray[np.uint64], int], NDArray[
     "stratified": _stratified,
     "moderate": _moderate,
 }
+DROPPING = ("window", "stratified")  # those that leave out the `drop_hardest` fraction first
 
 
 # What strategies that can be decided by ties order by, highest first.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from numpy.typing import ArrayLike
 
-from paredown.errors import PareError, argument, check_known
+from paredown.errors import PareError, argument, check_known, near_name
 from paredown.places import as_place, is_path, is_remote, nothing_at
 from paredown.reading import MEMORY, check_name, damaged
 from paredown.scores import Labels
@@ -76,7 +76,9 @@ def open_source(
     check_name(path)
     named = None if path.exists() or is_remote(path) else named_dataset(data)
     if named is None and not path.exists():
-        raise nothing_at(path)
+        name, colon, folder = str(data).partition(":")
+        near = near_name(name, DATASETS) if colon else None
+        raise nothing_at(path, hint=f" Did you mean '{near}:{folder}'?" if near else "")
     columns = dict(columns or {})
     for role in columns:
         check_known("column role", role, COLUMN_ROLES)
@@ -93,6 +95,8 @@ def open_source(
             )
         if split is not None and not found.splits:
             raise PareError(f"{path}: it has no splits; leave out {argument('split', split)}.")
+        if columns and not found.columns:
+            raise PareError(f"{path}: it has no columns to choose from; leave out {argument('columns')}.")
         source = found.open(path, options)
     source.opened_with = {"columns": columns, "split": split} | ({} if memory == MEMORY else {"memory": memory})
     if on_error == "skip" and isinstance(source, VectorSource):

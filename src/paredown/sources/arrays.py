@@ -106,7 +106,8 @@ class NpySource(VectorSource):
             labels = own_labels if labels is None else labels
         total = sum(shard.rows for shard in self._shards)
         if total == 0:
-            raise PareError(f"{path}: the source is empty; no rows of embeddings could be read from it.")
+            why = f": {self.skipped[0].why}" if self.skipped else "."
+            raise PareError(f"{path}: the source is empty; no rows of embeddings could be read from it{why}")
         self.dim = common_dim(path, self._shards)
         if ids is None and path.is_dir():
             ids = id_array([f"{shard.path.stem}:{row}" for shard in self._shards for row in range(shard.rows)])

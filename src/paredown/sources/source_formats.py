@@ -25,6 +25,7 @@ class SourceFormat:
     shards: bool = False  # whether a folder of such files is one source
     marks: tuple[str, ...] = ()  # files of which one shows that a folder is this, whatever else is in it
     splits: bool = False  # whether `split` chooses a part
+    columns: bool = False  # whether `columns` may say which column is what
     remote: bool = False  # whether it is read from object stores, too
 
     def open(self, path: Path, options: Options) -> Source:
@@ -41,6 +42,7 @@ FORMATS: dict[str, SourceFormat] = {
         labels="`label` column",
         marks=("dataset_dict.json", "dataset_info.json"),
         splits=True,
+        columns=True,
     ),
     "store": SourceFormat(
         "folder that `paredown embed` wrote",
@@ -75,6 +77,7 @@ FORMATS: dict[str, SourceFormat] = {
         suffix=".parquet",
         shards=True,
         remote=True,
+        columns=True,
     ),
     "csv": SourceFormat(
         "`.csv` list of image paths",
@@ -83,6 +86,7 @@ FORMATS: dict[str, SourceFormat] = {
         labels="`label` column",
         suffix=".csv",
         remote=True,
+        columns=True,
     ),
     "webdataset": SourceFormat(
         "WebDataset `.tar` file, or a folder of them",

@@ -9,7 +9,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from paredown.errors import PareError, unknown_name
+from paredown.errors import PareError, check_known, unknown_name
 from paredown.metrics import METRICS
 from paredown.option_types import check_fields
 from paredown.reading import damaged, read_text
@@ -71,8 +71,7 @@ class GridSettings:
         _all("seed", self.seed, lambda seed: isinstance(seed, int) and seed >= 0, "whole and not negative")
         _all("matched_iterations", self.matched_iterations, lambda factor: 0 <= factor <= 1, "in [0, 1]")
         for name in self.strategy:
-            if name not in STRATEGIES:
-                raise unknown_name("strategy", name, STRATEGIES)
+            check_known("strategy", name, STRATEGIES)
 
 
 @dataclass(frozen=True)
@@ -135,12 +134,11 @@ class ProbeSettings:
     def check(self) -> None:
         known = sorted({option for metric in METRICS.values() for option in metric.options})
         for name in self.options:
-            if name not in known:
-                raise unknown_name("setting in [probe]", name, known)
+            check_known("setting in [probe]", name, known)
         for options in (self.options, *self.named.values()):
             recipe = options.get("recipe")
-            if isinstance(recipe, str) and recipe not in RECIPES:
-                raise unknown_name("recipe", recipe, RECIPES)
+            if isinstance(recipe, str):
+                check_known("recipe", recipe, RECIPES)
         for name, own in self.named.items():
             self._check_named(name, own)
 
@@ -185,8 +183,7 @@ class Settings:
                 "leave out one of them."
             )
         for name in self.grid.metric:
-            if name not in METRICS and name not in self.probe.named:
-                raise unknown_name("metric", name, [*METRICS, *self.probe.named])
+            check_known("metric", name, [*METRICS, *self.probe.named])
             scorer = self.probe.find(name)
             if scorer.scores is None and scorer.metric is not None:
                 METRICS[scorer.metric].check_options(scorer.metric, dict(scorer.options))
@@ -250,8 +247,7 @@ def _part(kind: Any, values: Mapping[str, Any]) -> Any:
     name = _section(kind)
     known = [entry.name for entry in fields(kind)]
     for key in values:
-        if key not in known:
-            raise unknown_name(f"setting in [{name}]", key, known)
+        check_known(f"setting in [{name}]", key, known)
     for entry in fields(kind):
         if entry.name not in values and entry.default is MISSING:
             raise PareError(f"[{name}] has no {entry.name}.")

@@ -35,14 +35,19 @@ _NOISE_SEED = 0x5EED
 
 
 def prepare_data(
-    data: DataSettings, recipes: dict[str, Recipe], folder: Path, *, track: Track = silent
+    data: DataSettings,
+    sources: tuple[Source, Source],
+    recipes: dict[str, Recipe],
+    folder: Path,
+    *,
+    track: Track = silent,
 ) -> dict[str, Any]:
     """Write the training and test examples in each form that a recipe takes; return what they are.
 
-    `recipes` are one for each kind of input, "features" or "images". A form that is there already is left alone, if it
-    was made of the same data in the same way.
+    `sources` are those of `open_sources`; `recipes` are one for each kind of input, "features" or "images". A form that
+    is there already is left alone, if it was made of the same data in the same way.
     """
-    train, test = _open(data)
+    train, test = sources
     found = {
         "train": train.fingerprint(),
         "train_labels": _labels_fingerprint(train),
@@ -114,7 +119,8 @@ def _keep(file: Path, examples: TrainingSet) -> dict[str, Any] | None:
     }
 
 
-def _open(data: DataSettings) -> tuple[Source, Source]:
+def open_sources(data: DataSettings) -> tuple[Source, Source]:
+    """The training and test examples, with their labels."""
     train = open_source(data.source, labels=_column(data.labels))
     if data.test is not None:
         test = open_source(data.test, labels=_column(data.test_labels))
@@ -150,7 +156,7 @@ def _noisy(examples: TrainingSet, share: float) -> NDArray[np.int64]:
 def align_scores(data: DataSettings, scorer: Scorer, file: Path) -> None:
     """Scores made before, matched to the training examples by their ids, as one number per row."""
     assert scorer.scores is not None
-    train, _ = _open(data)
+    train, _ = open_sources(data)
     given = read_scores(scorer.scores, metric=scorer.metric)
     place = {identity: row for row, identity in enumerate(given.ids.tolist())}
     missing = [identity for identity in train.ids.tolist() if identity not in place]

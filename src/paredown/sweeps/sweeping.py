@@ -24,7 +24,7 @@ from paredown.score_files import PARQUET_OPTIONS, provenance_metadata
 from paredown.sweeps.grid import Run, ScoringJob, expand, scorings
 from paredown.sweeps.jobs import read_result, read_scores, write_result
 from paredown.sweeps.settings import Scorer, Settings, read_settings
-from paredown.sweeps.sweep_data import align_scores, prepare_data, streamed_sources
+from paredown.sweeps.sweep_data import align_scores, open_sources, prepare_data, streamed_sources
 from paredown.sweeps.sweep_duration import probe_workloads, student_workload, total_seconds
 from paredown.training import find_recipe
 from paredown.training.devices import available_workers
@@ -165,16 +165,17 @@ def plan_sweep(
         if scorer.inputs is not None:
             forms.setdefault(scorer.inputs, probe if probe.inputs == scorer.inputs else find_recipe("mlp"))
     check_apart(folder, settings.data.paths())
+    sources = open_sources(settings.data)
+    largest, examples = max(settings.grid.initial_size), len(sources[0])
+    if largest > examples:
+        raise PareError(
+            f"[grid] initial_size asks for {largest:,} examples, and {settings.data.source} has {examples:,}; "
+            "leave out the larger sizes."
+        )
     with locked(folder):
         claim_folder(folder, "sweep", earlier=["settings.json"])
         clear_below(folder)
-        found = prepare_data(settings.data, forms, folder / "data", track=track)
-        largest = max(settings.grid.initial_size)
-        if largest > found["examples"]:
-            raise PareError(
-                f"[grid] initial_size asks for {largest:,} examples, and {settings.data.source} has "
-                f"{found['examples']:,}; leave out the larger sizes."
-            )
+        found = prepare_data(settings.data, sources, forms, folder / "data", track=track)
         identity = {"paredown": __version__, "found": found, **settings.identity()}
         keep_settings(folder, identity, kind="sweep")
         runs = expand(settings.grid)

@@ -142,6 +142,9 @@ def check_encoder(
         check_weights(name, Path(weights))
     if image_size is not None:
         check_image_size(image_size)
+        if find_entry(name).fitted:
+            given = argument("image_size", image_size)
+            raise PareError(f"encoder {name!r} takes images of its own size; leave out {given}.")
     check_runtime(runtime)
 
 

@@ -111,7 +111,7 @@ def iterations(folder: Path) -> None:
         results = [way() for way in ways.values()][:4]  # imports, and the cache of files
         assert all(np.array_equal(each.sums, results[0].sums) for each in results)
         times: dict[str, list[float]] = {name: [] for name in ways}
-        own = time.process_time()
+        driver = 0.0
         for _ in range(ROUNDS):
             for name, way in ways.items():
                 began, own = time.perf_counter(), time.process_time()
@@ -226,7 +226,7 @@ def run_until_done(command: list[Any], out: Path, counts: dict[str, int]) -> int
             return redone
 
 
-def workers_of(driver: subprocess.Popen[bytes]) -> list[int]:
+def workers_of(driver: subprocess.Popen[Any]) -> list[int]:
     """The workers of Ray that a driver has; agents of the node are none."""
     workers = []
     with suppress(psutil.Error):

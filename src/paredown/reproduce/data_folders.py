@@ -242,6 +242,11 @@ def find_dataset(names: Sequence[str], given: Path | None, parts: Path, *, rehea
     raise PareError(f"this needs {where}: {asked}.")
 
 
+def title_of(name: str) -> str:
+    """A data set as people call it; a name that is not known, as of another version's record, stays as it is."""
+    return Dataset(name, None, Path()).title if _made_of(name) in DATA else name
+
+
 def _made_of(name: str) -> str:
     return next((name.removesuffix(variant) for variant in _VARIANTS if name.endswith(variant)), name)
 

@@ -16,6 +16,7 @@ from paredown.files import write_whole
 from paredown.laws.claim_rules import ClaimVerdict
 from paredown.records import read_record
 from paredown.reproduce.base import Claim, Figure
+from paredown.reproduce.data_folders import title_of
 from paredown.reproduce.judging import strength_sentence
 
 SUMMARY = "results.md"
@@ -36,8 +37,8 @@ class MadeFigure:
     @property
     def data(self) -> str:
         """The data sets it was made from."""
-        used = [str(value) for key, value in self.settings.items() if key.startswith("data (") and value != "none"]
-        return ", ".join(dict.fromkeys(used)) or "theory and simulation"
+        used = [value for key, value in self.settings.items() if key.startswith("data (") and value != "none"]
+        return "; ".join(map(title_of, dict.fromkeys(used))) or "theory and simulation"
 
     @property
     def title(self) -> str:

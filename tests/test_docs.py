@@ -109,6 +109,7 @@ RUN = {
         {},
         Claim.exact("A law holds.", held=True, evidence="Its exponent is -1.25 (random -2), mostly."),
         replace(Claim.exact("It always holds.", held=True, evidence=f"mostly. {LONG}"), qualifier="in the limit"),
+        Claim.not_testable("It is long.", f"{LONG} {LONG}"),
     ),
     "fig3": (
         {"data (main)": "mnist", "data (other)": "none", "data (teacher)": "cifar10_features_taught"},
@@ -120,7 +121,7 @@ RUN = {
             strength=STRENGTH,
         ),
         replace(
-            Claim("Nine points are.", ClaimVerdict.CONTRADICTED, "No."),
+            Claim("Nine points are.", ClaimVerdict.CONTRADICTED, LONG),
             numbers=tuple({"point": f"{n}"} for n in range(9)),
         ),
     ),
@@ -131,8 +132,8 @@ RUN = {
 }
 GENERATED = {
     "run": """\
-paredown 1.2, size `cpu`, seed 0: 3 figures and tables. 4 claims: 2 held, 1 contradicted, \
-1 cannot tell, 0 not testable here; 1 more is on runs of another figure and counted there. \
+paredown 1.2, size `cpu`, seed 0: 3 figures and tables. 5 claims: 2 held, 1 contradicted, \
+1 cannot tell, 1 not testable here; 1 more is on runs of another figure and counted there. \
 All of it took 1,800 CPU seconds, 15 minutes on two cores.
 
 Not made in this run: MISSING. What is said of them above is of an earlier run.""",
@@ -140,6 +141,7 @@ Not made in this run: MISSING. What is said of them above is of an earlier run."
 |---|---|---|---|
 | [fig1a](#fig1a) | theory and simulation | A law holds. | held |
 |  |  | It always holds. | held, in the limit |
+|  |  | It is long. | **not testable here** |
 | [fig3](#fig3) | MNIST; embeddings of CIFAR-10, labels of a teacher | A\|B is steep. | **cannot tell** |
 |  |  | Nine points are. | **contradicted** |
 | [fig_noise](#fig_noise) | of another version | A\|B is steep. | **cannot tell** (as in [fig3](#fig3)) |""",
@@ -163,6 +165,14 @@ Rule: exact solution, without noise.
 
 Rule: exact solution, without noise.
 
+**Not testable here**: It is long. {LONG}
+
+<details><summary>more</summary>
+
+{LONG}
+
+</details>
+
 Size `cpu`, theory and simulation; 600 CPU seconds.
 
 ## fig3
@@ -180,7 +190,13 @@ Fig. 3: {FIGURES["fig3"].shows}.
 Rule: better than, below 0 points. 4 seeds find 1.25 points with a power of 0.8; at 2 points the power is 0.97; \
 false alarms 3.1 %.
 
-**Contradicted**: Nine points are. No.
+**Contradicted**: Nine points are.
+
+<details><summary>more</summary>
+
+{LONG}
+
+</details>
 
 <details><summary>9 points</summary>
 

@@ -2,7 +2,8 @@
 
 `make results RUN=FOLDER` runs it, on a run that is finished or not: figures that the run has not made are left out, and
 named. In the hand-written part, `<!-- fig1d 2 0.25 -->-1.20 ± 0.12<!-- / -->` quotes the point 0.25 of the second claim
-of fig1d, and `<!-- fig1d 2 -->held<!-- / -->` its verdict; what is quoted of a figure that was not made stays as it is.
+of fig1d, and `<!-- fig1d 2 -->held<!-- / -->` its verdict; words that are no point quote the number that follows them
+in the evidence. What is quoted of a figure that was not made stays as it is.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def with_quotes(text: str, made: Mapping[str, MadeFigure]) -> str:
 
 
 def quote(figure: MadeFigure, claim: int, point: str | None) -> str:
-    """A number with its standard error, or the verdict where no point is named."""
+    """A number with its standard error, a number of the evidence, or the verdict where no point is named."""
     if not 0 < claim <= len(figure.claims):
         raise SystemExit(f"{PAGE} quotes claim {claim} of {figure.name}, which has {len(figure.claims)}")
     judged = figure.claims[claim - 1]
@@ -73,6 +74,9 @@ def quote(figure: MadeFigure, claim: int, point: str | None) -> str:
     for row in judged.numbers:
         if row["point"] == point:
             return told(row["value"], row["standard error"], judged.unit)
+    said = re.search(rf"(?<!\S){re.escape(point)} ([-+]?\d(?:[\d.,]*\d)?(?: \([^)]*\))?)", judged.evidence)
+    if said:
+        return said[1]
     points = ", ".join(row["point"] for row in judged.numbers)
     raise SystemExit(f"{PAGE} quotes {figure.name} {claim} {point}; the points of that claim are: {points}")
 
@@ -91,7 +95,8 @@ def copy_picture(source: Path, target: Path) -> int:
         picture = opened.convert("RGB")
     while True:
         for colours in _COLOURS:
-            few = picture.quantize(colours, dither=Image.Dither.NONE)
+            # Of Pillow's ways this one is never far off, with colours that cover little, such as those of a scale, too.
+            few = picture.quantize(colours, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
             with write_whole(target) as part:
                 few.save(part, format="PNG", optimize=True)
             if target.stat().st_size <= LARGEST:

@@ -27,7 +27,7 @@ from paredown.reproduce.figures import (
     tab_duration,
     tab_ensembles,
 )
-from paredown.reproduce.judging import judge_points
+from paredown.reproduce.judging import judge_points, strength_sentence
 from paredown.reproduce.rehearsal import network_cost, rehearse
 from paredown.reproduce.runner import _needs
 from paredown.reproduce.scaling import (
@@ -444,3 +444,16 @@ def test_fig_noise_wants_a_loss_and_the_verdict_of_the_sweep() -> None:
     assert of(-0.01, "hurts") == [HELD, HELD, HELD]
     assert of(0.01, "undecided") == [CONTRADICTED, HELD, CANNOT_TELL]
     assert of(0.01, "pays") == [CONTRADICTED, HELD, CONTRADICTED]
+
+
+def test_a_weak_rule_says_how_many_seeds_it_takes_where_that_is_known() -> None:
+    def said(seeds_needed: int | None) -> str:
+        strength = Strength(
+            0.05, power=0.16, false_alarms=0.023, smallest_effect=0.07, seeds=4, seeds_needed=seeds_needed
+        )
+        return strength_sentence(strength, "in exponent").partition("; at ")[2]
+
+    start = "0.05 in exponent the power is 0.16; false alarms 2.3 %; "
+    assert said(9) == start + "9 seeds are needed for 0.8"
+    assert said(4) == start + "more seeds are needed"
+    assert said(None) == start + "more seeds alone do not decide it"

@@ -257,6 +257,11 @@ def _tail_shares(classes: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     return _TAIL ** -np.linspace(0, 1, classes)
 
 
+def title_of(name: str) -> str:
+    """A data set as people call it; a name that is not known, as of another version's record, stays as it is."""
+    return Dataset(name, None, Path()).title if _made_of(name) in DATA else name
+
+
 def _made_of(name: str) -> str:
     return next((name.removesuffix(variant) for variant in _VARIANTS if name.endswith(variant)), name)
 

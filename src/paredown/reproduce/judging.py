@@ -190,6 +190,8 @@ def _lacking(strength: Strength, said: ClaimVerdict, unit: Unit, over: str) -> s
 def _needed(strength: Strength, over: str) -> str:
     if strength.seeds_needed is None:
         return f"more {over} alone do not decide it"
+    if strength.seeds_needed <= strength.seeds:  # the number of a rule's last step, which was simulated whole
+        return f"more {over} are needed"
     return f"{strength.seeds_needed} {over} are needed for {WANTED:g}"
 
 

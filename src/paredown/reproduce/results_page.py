@@ -16,6 +16,7 @@ from paredown.files import write_whole
 from paredown.laws.claim_rules import ClaimVerdict
 from paredown.records import read_record
 from paredown.reproduce.base import Claim, Figure
+from paredown.reproduce.data_folders import title_of
 from paredown.reproduce.judging import strength_sentence
 
 SUMMARY = "results.md"
@@ -36,8 +37,8 @@ class MadeFigure:
     @property
     def data(self) -> str:
         """The data sets it was made from."""
-        used = [str(value) for key, value in self.settings.items() if key.startswith("data (") and value != "none"]
-        return ", ".join(dict.fromkeys(used)) or "theory and simulation"
+        used = [value for key, value in self.settings.items() if key.startswith("data (") and value != "none"]
+        return "; ".join(map(title_of, dict.fromkeys(used))) or "theory and simulation"
 
     @property
     def title(self) -> str:
@@ -109,7 +110,7 @@ def section(figure: MadeFigure, picture: str) -> str:
 
 def _claim_parts(claim: Claim) -> list[str]:
     """The verdict with what decided it, the table of the points, and the rule."""
-    shown, rest = _split(capitalised(claim.evidence))
+    shown, rest = _split(capitalised(claim.evidence), least=0 if claim.numbers else 1)
     parts = [f"**{capitalised(claim.told)}**: {claim.claim} {shown}".rstrip()]
     if rest:
         parts.append(_folded("more", rest))
@@ -123,11 +124,12 @@ def _claim_parts(claim: Claim) -> list[str]:
     return parts
 
 
-def _split(evidence: str) -> tuple[str, str]:
-    """As many of the first sentences as are short together, and the rest."""
+def _split(evidence: str, least: int) -> tuple[str, str]:
+    """As many of the first sentences as are short together, `least` of them at any length, and the rest."""
     sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", evidence)
-    shown = [sentence for n, sentence in enumerate(sentences) if len(" ".join(sentences[: n + 1]).split()) <= _WORDS]
-    return " ".join(shown), " ".join(sentences[len(shown) :])
+    short = sum(len(" ".join(sentences[:n]).split()) <= _WORDS for n in range(1, len(sentences) + 1))
+    shown = max(least, short)
+    return " ".join(sentences[:shown]), " ".join(sentences[shown:])
 
 
 def _folded(label: str, content: str) -> str:

@@ -113,7 +113,7 @@ def test_single_example_class_is_kept_and_reported(paredown, tmp_path, rng) -> N
     (tmp_path / "labels.txt").write_text("common\n" * 49 + "rare\n")
     result = paredown("prune", "emb.npy", "--labels", "labels.txt", "--keep-fraction", "0.1", "-o", "out")
     assert result.returncode == 0, result.stderr
-    assert "have a single example: rare" in result.stdout
+    assert "1 class or cluster has a single example: rare" in result.stdout
     assert pdn.read_manifest(tmp_path / "out")[1][49]
 
 

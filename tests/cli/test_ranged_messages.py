@@ -27,15 +27,14 @@ def test_labels_are_put_beside_the_embeddings(embeddings, paredown, tmp_path, ho
     result = paredown(verb, embeddings, "--labels", tmp_path / "y.npy", "-o", tmp_path / "s", *where)
     assert result.returncode == 2
     assert (
-        "--labels cannot be given with --engine ray or --shard, which find them beside the embeddings: copy "
-        f"{tmp_path / 'y.npy'} to labels.npy in a folder that holds it, beside x.npy, and give that folder in place of "
-        "the file. Or use --engine local."
+        f"--labels cannot be given with --engine ray or --shard: workers read {tmp_path / 'y.npy'} from beside the "
+        "embeddings; put x.npy into a folder with it, named labels.npy, and give that folder, or use --engine local."
     ) in said(result)
     folder = tmp_path / "folder"
     folder.mkdir()
     embeddings.rename(folder / "x.npy")
     result = paredown(verb, folder, "--labels", tmp_path / "y.npy", "-o", tmp_path / "s", *where)
-    assert f"copy {tmp_path / 'y.npy'} to labels.npy in {folder}. Or use" in said(result)
+    assert f"copy it to {folder / 'labels.npy'}, or use" in said(result)
 
 
 def test_a_metric_that_needs_labels_says_where_they_go(embeddings, paredown, tmp_path) -> None:

@@ -297,9 +297,46 @@ def test_a_second_signal_ends_at_once(inputs: Path) -> None:
     assert process.stdout.readline() == "started\n"
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "unwinding\n"
+    time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     stopped = finish(process)
     assert (stopped.code, stopped.said) == (130, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_comes_twice_at_once_is_one(number: int) -> None:
+    """So does `timeout`, which sends it to the process and then to the group; work is unwound, and the line is said."""
+    code = (
+        "import sys, time\n"
+        "from paredown import cli\n"
+        "from paredown.cli import run\n"
+        "def work(*_, **__):\n"
+        "    try:\n"
+        "        sys.stdout.write('started\\n'); sys.stdout.flush()\n"
+        "        while True: time.sleep(0.01)\n"
+        "    finally:\n"
+        "        time.sleep(0.3)\n"
+        "        sys.stdout.write('unwound\\n'); sys.stdout.flush()\n"
+        "run.app = work\n"
+        "cli.main()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    process.send_signal(number)
+    process.send_signal(number)
+    assert process.stdout.readline() == "unwound\n"
+    stopped = finish(process)
+    assert stopped.code == 128 + number
+    assert stopped.said.startswith("interrupted; "), stopped.said
 
 
 def test_a_second_signal_ends_a_computation_that_no_handler_reaches() -> None:

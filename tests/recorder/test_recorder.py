@@ -328,7 +328,7 @@ BAD = [
     ),
     ({"labels": [0.5, 1.0]}, "labels must be whole numbers, got float64"),
     ({"labels": [[1, 0, 0], [0, 1, 0]]}, "labels must be one-dimensional.*not one-hot or mixed labels"),
-    ({"labels": [0]}, "got 2 indices, 2 rows of logits and 1 labels"),
+    ({"labels": [0]}, "got 2, 2 and 1 of them"),
     ({"indices": [0, 9]}, "index 9 in row 1 of the batch is out of range; examples are numbered 0 to 3"),
     ({"indices": [0, -1]}, "index -1"),
     ({"indices": [0.0, 1.0]}, "indices must be whole numbers, got float64"),
@@ -402,7 +402,7 @@ def test_unseen_examples_are_not_guessed(rng):
     seen = np.array([[True, True, True, False, False], [True, True, False, False, False]])
     rec = record(logits, labels, seen, ids=list("abcde"), el2n_epochs=(1,))
     with pytest.raises(
-        PareError, match=r"2 of 5 examples have no el2n.*examples 3 \(id d\), 4 \(id e\); 2 were never seen"
+        PareError, match=r"2 of 5 examples have no el2n.*examples 3 \(id d\), 4 \(id e\); some members never saw 2 of them"
     ):
         rec.scores("el2n")
     with pytest.raises(PareError, match="3 of 5 examples have no el2n, which needs an observation in epoch 1"):

@@ -96,12 +96,12 @@ def check_ranged(scoring: ScoringOptions, sources: list[Path]) -> None:
             continue
         if entry.name in ("ids", "labels"):
             source = sources[0]
-            folder = f"{source}" if source.is_dir() else "a folder that holds it"
+            place = f"copy it to {source / entry.name}.npy"
+            if not source.is_dir():
+                place = f"put {source.name} into a folder with it, named {entry.name}.npy, and give that folder"
             raise PareError(
-                f"{argument(entry.name)} cannot be given with {argument('engine', 'ray')} or {argument('shard', ...)}, "
-                f"which find them beside the embeddings: copy {given} to {entry.name}.npy in {folder}"
-                f"{'' if source.is_dir() else f', beside {source.name}, and give that folder in place of the file'}. "
-                f"Or use {argument('engine', 'local')}."
+                f"{argument(entry.name)} cannot be given with {argument('engine', 'ray')} or {argument('shard', ...)}: "
+                f"workers read {given} from beside the embeddings; {place}, or use {argument('engine', 'local')}."
             )
         raise PareError(
             f"{argument(entry.name)} has no effect on embeddings that are read by ranges of rows; leave it out, or "

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _HANDLED = ("SIGINT", "SIGTERM", "SIGHUP")  # the last one when a terminal is closed; Windows has none
 _AGAIN_AFTER = 0.01  # seconds until a signal is sent again whose exception was raised where Python drops exceptions
+_ONE_REQUEST = 0.1  # seconds in which signals are one: `timeout` sends its own to the process, and then to its group
 
 
 class Interrupted(BaseException):
@@ -34,6 +36,7 @@ class Signals:
     def __init__(self) -> None:
         self.number: int | None = None  # the signal that came
         self.over = False  # nothing is left to be interrupted
+        self._received = 0.0  # when it did
         self._lost = False  # the exception was dropped
         self._sent_again = 0
 
@@ -78,19 +81,24 @@ class Signals:
             self._lost = False
             raise Interrupted
         if self.number is not None:
-            _end_now(number)
+            if time.monotonic() - self._received > _ONE_REQUEST:
+                _end_now(number)
+            return
         if not self.over:
-            self.number = number
+            self.number, self._received = number, time.monotonic()
             raise Interrupted
 
     def _count(self, reading: int) -> None:
-        seen = 0
+        seen, first = 0, 0.0
         while numbers := os.read(reading, 64):
             handled = {int(getattr(signal, name)) for name in _HANDLED if hasattr(signal, name)}
-            for number in numbers:
-                seen += number in handled
-                if seen - self._sent_again > 1:
+            for number in handled.intersection(numbers):
+                again = seen - self._sent_again > 0
+                if again and time.monotonic() - first > _ONE_REQUEST:
                     _end_now(number)
+                if not again:
+                    first = time.monotonic()
+                    seen += 1
 
     def _find_lost(self, unraisable: Any) -> None:
         """Python drops exceptions in destructors and callbacks of C: the signal must come again."""

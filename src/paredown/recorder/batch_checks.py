@@ -71,8 +71,8 @@ def read_batch(
         raise PareError(f"{where}: logits must have shape (batch, {n_classes}), got {logit.shape}.{one}")
     if not len(index) == len(label) == len(logit):
         raise PareError(
-            f"{where}: a batch needs one index, one row of logits and one label per example, got {len(index)} indices, "
-            f"{len(logit)} rows of logits and {len(label)} labels."
+            f"{where}: a batch needs one index, one row of logits and one label per example, got {len(index)}, "
+            f"{len(logit)} and {len(label)} of them."
         )
     _in_range(index, n_examples, "index", f"examples are numbered 0 to {n_examples - 1}", where)
     _in_range(label, n_classes, "label", f"classes are numbered 0 to {n_classes - 1}", where)

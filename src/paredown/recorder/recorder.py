@@ -217,7 +217,7 @@ class Recorder:
             return
         raise PareError(
             f"{len(missing)} of {self.n_examples} examples have no {metric}, which needs {needs}: "
-            f"{self._name(missing)}; {len(self.coverage().unseen)} were never seen by some member. Record them, or say "
+            f"{self._name(missing)}; some members never saw {len(self.coverage().unseen)} of them. Record them, or say "
             f"what becomes of them: unseen='hardest', 'easiest' or 'drop'."
         )
 

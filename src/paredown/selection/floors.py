@@ -103,10 +103,12 @@ def class_notes(classes: tuple[str, ...], counts: NDArray[np.int64], kept: NDArr
     notes = []
     single = [classes[g] for g in np.flatnonzero(counts == 1)]
     if single:
-        notes.append(f"{len(single)} classes or clusters have a single example: {_few(single)}.")
+        have = "class or cluster has" if len(single) == 1 else "classes or clusters have"
+        notes.append(f"{len(single)} {have} a single example: {_few(single)}.")
     lost = [classes[g] for g in np.flatnonzero((counts > 0) & (kept == 0))]
     if lost:
-        notes.append(f"{len(lost)} classes or clusters keep no example: {_few(lost)}.")
+        keep = "class or cluster keeps" if len(lost) == 1 else "classes or clusters keep"
+        notes.append(f"{len(lost)} {keep} no example: {_few(lost)}.")
     return notes
 
 

@@ -402,7 +402,8 @@ def test_unseen_examples_are_not_guessed(rng):
     seen = np.array([[True, True, True, False, False], [True, True, False, False, False]])
     rec = record(logits, labels, seen, ids=list("abcde"), el2n_epochs=(1,))
     with pytest.raises(
-        PareError, match=r"2 of 5 examples have no el2n.*examples 3 \(id d\), 4 \(id e\); some members never saw 2 of them"
+        PareError,
+        match=r"2 of 5 examples have no el2n.*examples 3 \(id d\), 4 \(id e\); some members never saw 2 of them",
     ):
         rec.scores("el2n")
     with pytest.raises(PareError, match="3 of 5 examples have no el2n, which needs an observation in epoch 1"):

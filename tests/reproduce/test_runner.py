@@ -417,7 +417,7 @@ def test_without_names_the_figures_are_listed(paredown) -> None:
 
 def test_a_dry_run_counts_without_data(paredown) -> None:
     answer = json.loads(paredown("reproduce", "fig1d", "fig1a", "--size", "cpu", "--dry-run", "--json").stdout)
-    students, probes = answer["figures"]["fig1d"]
+    students, probes, *_ = answer["figures"]["fig1d"]
     assert (students["role"], students["trainings"], students["data"]) == ("student", 160, "mnist")
     assert probes["trainings"] == 48
     assert list(answer["figures"]) == ["fig1d"]

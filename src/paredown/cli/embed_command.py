@@ -79,6 +79,11 @@ def embed(
     check_distinct(out, train_encoder)
     check_all_apart((out, train_encoder), [source, options.labels, options.ids, weights])
     current.grows(out, "finished shards")
+    if train_encoder is not None:
+        _check_training(train_encoder, encoder, epochs, shard)
+    elif epochs != _EPOCHS or not flip:
+        given = argument("epochs", epochs) if flip else "--no-flip"
+        raise PareError(f"{given} is for training an encoder; leave it out, or add --train-encoder FILE.onnx.")
     check_embedding(
         encoder,
         dtype=dtype,
@@ -88,11 +93,6 @@ def embed(
         image_size=image_size,
         runtime=runtime,
     )
-    if train_encoder is not None:
-        _check_training(train_encoder, encoder, epochs, shard)
-    elif epochs != _EPOCHS or not flip:
-        given = argument("epochs", epochs) if flip else "--no-flip"
-        raise PareError(f"{given} is for training an encoder; leave it out, or add --train-encoder FILE.onnx.")
     options.check()
     (opened,) = options.open([source])
     start = time.perf_counter()

@@ -389,10 +389,11 @@ def score_range(common: dict[str, Any], rows: RowRange) -> int:
         common["record"],
     )
     out = as_place(common["out"])
-    file, table = _table(out, rows), scores_table(scores)
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), _RANGE_KEY: file.name.encode()})
+    file = _table(out, rows)
     with write_whole(file, output=out) as part:
-        pq.write_table(table, part, **PARQUET_OPTIONS)
+        table = scores_table(scores)
+        named = {**(table.schema.metadata or {}), _RANGE_KEY: file.name.encode()}
+        pq.write_table(table.replace_schema_metadata(named), part, **PARQUET_OPTIONS)
     return len(scores)
 
 

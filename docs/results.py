@@ -45,7 +45,8 @@ def _run(made: Mapping[str, MadeFigure]) -> str:
     seconds = sum(figure.cpu_seconds for figure in made.values())
     lines = [
         f"paredown {version}, size `{size}`, seed {seed}: {count_verdicts(made)} "
-        f"All of it took {seconds:,.0f} CPU seconds, {seconds / 120:.0f} minutes on two cores."
+        f"Their records add up to {seconds:,.0f} CPU seconds, {seconds / 120:.0f} minutes on two cores; parts that a "
+        "figure found made are counted once, or not at all where they were made apart."
     ]
     missing = [f'<a id="{name}"></a>{name}' for name in FIGURES if name not in made]  # where links to them lead
     if missing:

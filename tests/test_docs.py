@@ -134,7 +134,8 @@ GENERATED = {
     "run": """\
 paredown 1.2, size `cpu`, seed 0: 3 figures and tables. 5 claims: 2 held, 1 contradicted, \
 1 cannot tell, 1 not testable here; 1 more is on runs of another figure and counted there. \
-All of it took 1,800 CPU seconds, 15 minutes on two cores.
+Their records add up to 1,800 CPU seconds, 15 minutes on two cores; parts that a figure found made are counted once, \
+or not at all where they were made apart.
 
 Not made in this run: MISSING. What is said of them above is of an earlier run.""",
     "claims": r"""| figure | data | claim | verdict |
